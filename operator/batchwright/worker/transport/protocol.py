@@ -1,0 +1,47 @@
+"""What the worker asks of an HTTP client, and no more.
+
+The worker sends bodies as they stand in the input and keeps answers as they
+came, so a transport deals in bytes.  It makes one attempt for each call:
+retries, pacing and credentials are the caller's affair.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One whole answer of the server, whatever its status."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Names in lower case; of a name that was sent twice, the last value."""
+    body: bytes
+    """The body after decompression, otherwise byte for byte as it was sent."""
+
+
+class Transport(Protocol):
+    """Sends requests to one server over a pool of kept connections."""
+
+    async def post(self, path: str, body: bytes, *, headers: Mapping[str, str], timeout: float) -> Answer:
+        """Send `body` to `path`, which is taken relative to the base URL, and wait for the whole answer.
+
+        `headers` come on top of the transport's own and win over them.
+        `timeout` is in seconds, from the call to the last byte of the answer.
+
+        Raises:
+            ConnectFailed: no connection could be made.
+            ConnectionLost: the connection ended before the answer was whole.
+            AnswerTimeout: `timeout` passed.
+            AnswerTooLarge: the answer's body is over the transport's limit.
+        """
+        ...
+
+    async def get(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:
+        """Ask for `path`; the rules and the errors of `post` hold."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections; what is in flight is lost. To call it twice does no harm."""
+        ...
