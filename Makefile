@@ -1,0 +1,32 @@
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+##@ General
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*##"; printf "Usage: make \033[36m<target>\033[0m\n"} \
+	  /^[a-zA-Z0-9_-]+:.*##/ {printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2} \
+	  /^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)}' $(MAKEFILE_LIST)
+
+.PHONY: env
+env: $(VENV)/.installed ## Make the Python environment in .venv from the lock file
+
+$(VENV)/.installed: requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Batchwright needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Set PYTHON=python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: lock
+lock: ## Resolve the lock files anew (uv)
+	$(BIN)/python -m pip install --quiet uv
+	for set in worker: operator:operator dev:dev; do extra=$${set#*:}; \
+	  $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 $${extra:+--extra $$extra} \
+	    --custom-compile-command "make lock" --output-file requirements/$${set%%:*}.txt pyproject.toml; done
+
+-include hack/cluster/cluster.mk

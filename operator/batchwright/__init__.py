@@ -1,0 +1,1 @@
+"""LLM batch inference as a Kubernetes resource."""
