@@ -1,0 +1,169 @@
+"""What every object store can do, and the values that go in and out.
+
+All methods are synchronous; one store may be used by several threads at once. Every method raises the errors
+of `batchwright.storage.errors` and nothing of the library underneath. Keys are literal (nothing is
+percent-encoded or decoded) and relative to the bucket (s3) or the root folder (file).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+DEFAULT_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """An object as the store knows it. `etag` is opaque and without its quotes; `size` is in bytes."""
+
+    key: str
+    size: int
+    etag: str
+    version_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedObject:
+    """A small object's bytes together with the ETag that they belong to (for a later write with
+    `if_match`).
+    """
+
+    info: ObjectInfo
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFailure:
+    """A key that could not be deleted, and why, in words for a log or a condition. `permission` is set when
+    refused.
+    """
+
+    key: str
+    reason: str
+    permission: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRange:
+    """The bytes [start, end) of an object of the same store. With `etag`, another version is an
+    `ObjectChanged`.
+    """
+
+    key: str
+    start: int
+    end: int
+    etag: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"not a byte range: [{self.start}, {self.end}) of {self.key!r}")
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Bytes of the caller's own, between the ranges of objects."""
+
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+
+Piece = ObjectRange | Literal
+"""What `ObjectStore.join` puts together."""
+
+Progress = Callable[[int], None]
+"""Called with the number of bytes that were added since the last call, in the thread of the caller."""
+
+
+class ObjectStore(Protocol):
+    """One bucket, or one folder of a mounted volume."""
+
+    def uri(self, key: str) -> str:
+        """The literal URI of a key, as it stands in a BatchJob: `s3://bucket/key` or `file:///root/key`."""
+        ...
+
+    def head(self, key: str) -> ObjectInfo:
+        """Size and ETag of an object.
+
+        Raises NotFound, BucketMissing, AccessDenied. A missing object on S3 without s3:ListBucket is an
+        AccessDenied, because S3 answers 403 for both; the remedy says so.
+        """
+        ...
+
+    def read(self, key: str) -> bytes:
+        """A small object as a whole. Raises as `head` does."""
+        ...
+
+    def fetch(self, key: str) -> FetchedObject:
+        """A small object as a whole, with its ETag. Raises as `head` does."""
+        ...
+
+    def stream(
+        self,
+        key: str,
+        *,
+        start: int = 0,
+        end: int | None = None,
+        if_match: str | None = None,
+        chunk_size: int = DEFAULT_CHUNK_BYTES,
+    ) -> Iterator[bytes]:
+        """The bytes [start, end) in chunks of `chunk_size` (the last one shorter), cut at the object's size.
+
+        A read that is cut or stalls is taken up again by range, a bounded number of times without progress,
+        always against the ETag of the first answer; so the consumer may pause for as long as it wants.
+        Nothing is requested before the first `next()`.
+
+        Raises ObjectChanged when the object is not (or no longer) the one of `if_match` or of the first
+        answer, else as `head` does, and StorageUnavailable or EndpointUnreachable when the retries are used
+        up.
+        """
+        ...
+
+    def write(
+        self, key: str, data: bytes, *, if_none_match: bool = False, if_match: str | None = None
+    ) -> ObjectInfo:
+        """Write an object as a whole; readers see the old one or the new one, never a part.
+
+        `if_none_match`: only when the key does not exist. `if_match`: only when its ETag is still this one.
+        Raises PreconditionFailed (412). A conflict of two writers (409) is retried here. **A
+        PreconditionFailed can be one's own earlier success**: when an answer gets lost, the request is sent
+        again and meets its own object. Callers that need to know must read the object and compare an id of
+        theirs in it.
+        """
+        ...
+
+    def write_file(self, key: str, path: Path) -> ObjectInfo:
+        """Write an object from a local file, in parts when it is large. The file must not change
+        meanwhile.
+        """
+        ...
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Every object whose key starts with the prefix, all pages, in the order of the keys' UTF-8 bytes."""
+        ...
+
+    def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
+        """Delete objects; one that does not exist counts as deleted. What is refused or fails is reported,
+        not raised.
+        """
+        ...
+
+    def join(self, key: str, pieces: Iterable[Piece], *, progress: Progress | None = None) -> ObjectInfo:
+        """Write one object that is the concatenation of the pieces, copied within the store where that is
+        possible.
+
+        The size is verified afterwards (SizeMismatch). On any error nothing is left at the key but what stood
+        there before, and the unfinished upload is aborted; a refused abort is logged. Memory is about two
+        parts (16 MiB; more only beyond 80 GB, because an upload has at most 10,000 parts). It can be run
+        again at any time.
+        """
+        ...
