@@ -1,0 +1,371 @@
+"""What a person writes: the spec of a BatchJob.
+
+The CRD is generated from these models, so a description here is what `kubectl explain` prints. Defaults stand in the
+descriptions and not in the CRD: a defaulted field makes GitOps tools see a difference for ever.
+"""
+
+import re
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from batchwright.api import rules
+from batchwright.api.duration import Duration
+from batchwright.api.model import Model
+
+MAX_SHARDS = 10_000
+"""More shards than this make no job faster, and the plan record long."""
+
+DNSName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+ObjectKey = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
+FileName = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^/\x00]*[^/\x00.][^/\x00]*$")]
+HTTPURL = Annotated[str, StringConstraints(max_length=2048, pattern=r"^https?://[^/\s]+\S*$")]
+ShortText = Annotated[str, StringConstraints(max_length=1024)]
+PreservedObject = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
+PreservedObjects = Annotated[list[PreservedObject], Field(max_length=64)]
+
+
+class Endpoint(StrEnum):
+    """The endpoints of a model server that take batch requests."""
+
+    CHAT_COMPLETIONS = "/v1/chat/completions"
+    COMPLETIONS = "/v1/completions"
+    EMBEDDINGS = "/v1/embeddings"
+    RESPONSES = "/v1/responses"
+    SCORE = "/v1/score"
+    RERANK = "/v1/rerank"
+
+
+class SecretReference(Model):
+    """A Secret of the BatchJob's namespace."""
+
+    name: DNSName = Field(description="Name of the Secret, in the namespace of the BatchJob.")
+
+
+class SecretKeyReference(Model):
+    """One key of a Secret of the BatchJob's namespace."""
+
+    name: DNSName = Field(description="Name of the Secret, in the namespace of the BatchJob.")
+    key: ObjectKey | None = Field(None, description="Key of the Secret that holds the value. Default: api-key.")
+
+
+class ConfigMapKeyReference(Model):
+    """One key of a ConfigMap of the BatchJob's namespace."""
+
+    name: DNSName = Field(description="Name of the ConfigMap, in the namespace of the BatchJob.")
+    key: ObjectKey | None = Field(None, description="Key of the ConfigMap that holds PEM text. Default: ca.crt.")
+
+
+class ServerSideEncryption(Model):
+    """Encryption of what is written, by the object store."""
+
+    kms_key_id: Annotated[str, StringConstraints(min_length=1, max_length=2048)] = Field(
+        alias="kmsKeyID", description="Key of the key management service (SSE-KMS) for every object written."
+    )
+
+
+class Storage(Model):
+    """How an object store is reached."""
+
+    endpoint_url: HTTPURL | None = Field(
+        None,
+        alias="endpointURL",
+        description="URL of an S3-compatible store, such as http://minio.storage:9000. Default: AWS S3 in the region.",
+    )
+    region: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = Field(
+        None,
+        description="Region of the bucket. Default: what the SDK finds in its environment, else us-east-1.",
+    )
+    addressing_style: Literal["auto", "path", "virtual"] | None = Field(
+        None,
+        description="Whether the bucket stands in the path or in the host name. Default: path with an endpointURL,"
+        " auto without.",
+    )
+    signature_version: Literal["s3v4", "s3"] | None = Field(
+        None, description="How requests are signed. Only very old stores need s3. Default: s3v4."
+    )
+    ca_bundle_config_map_ref: ConfigMapKeyReference | None = Field(
+        None,
+        description="ConfigMap with the PEM certificates that the store's certificate is checked against."
+        " Default: the public ones of the worker image.",
+    )
+    credentials_secret_ref: SecretReference | None = Field(
+        None,
+        description="Secret with the keys AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and"
+        " AWS_SESSION_TOKEN where there is"
+        " one. Mounted as files, so that a rotated Secret reaches running workers. Default: the SDK's own chain,"
+        " such as web identity of the worker's service account or an instance role.",
+    )
+    server_side_encryption: ServerSideEncryption | None = Field(
+        None, description="Encryption of what is written. Default: the bucket's own."
+    )
+
+
+class Input(Model):
+    """The requests."""
+
+    uri: Annotated[str, StringConstraints(max_length=2048, pattern=rules.INPUT_URI_PATTERN)] = Field(
+        description="The JSONL object of requests: s3://bucket/key or file:///path on a mounted volume."
+        " Taken literally:"
+        " nothing is percent-decoded. Can't be changed.",
+    )
+    storage: Storage | None = Field(None, description="How the input's store is reached. Default: spec.storage.")
+
+
+class OutputNames(Model):
+    """File names of what is published."""
+
+    results: FileName | None = Field(None, description="Name of the results object. Default: results.jsonl.")
+    errors: FileName | None = Field(None, description="Name of the errors object. Default: errors.jsonl.")
+    retry: FileName | None = Field(
+        None, description="Name of the object of request lines to submit again. Default: retry.jsonl."
+    )
+    progress: FileName | None = Field(
+        None, description="Name of a progress object kept current during the run. Default: none is written."
+    )
+
+
+class Output(Model):
+    """Where the results go."""
+
+    uri: Annotated[str, StringConstraints(max_length=2048, pattern=rules.OUTPUT_URI_PATTERN)] = Field(
+        description="A prefix, s3://bucket/prefix/ or file:///folder/. The BatchJob writes under <prefix>/<its name>/."
+        " Taken literally. Can't be changed.",
+    )
+    storage: Storage | None = Field(None, description="How the output's store is reached. Default: spec.storage.")
+    names: OutputNames | None = Field(None, description="Names of the published objects. Can't be changed.")
+
+
+class ServiceReference(Model):
+    """A Service in front of the model server."""
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$")] = (
+        Field(description="Name of the Service, in the namespace of the BatchJob.")
+    )
+    port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        None, description="Port of the Service (number). Default: 8000."
+    )
+
+
+class Server(Model):
+    """The OpenAI-compatible model server."""
+
+    url: HTTPURL | None = Field(
+        None,
+        description="Base URL of the server, without /v1, such as http://vllm:8000. Either url or service.",
+    )
+    service: ServiceReference | None = Field(
+        None,
+        description="A Service of the BatchJob's namespace in front of the server. Either url or service.",
+    )
+    api_key_secret_ref: SecretKeyReference | None = Field(
+        None, description="Secret with the server's API key, sent as a bearer token. Default: no key is sent."
+    )
+    ca_bundle_config_map_ref: ConfigMapKeyReference | None = Field(
+        None,
+        description="ConfigMap with the PEM certificates that the server's certificate is checked against."
+        " Default: the public ones of the worker image.",
+    )
+    headers: Annotated[dict[str, ShortText], Field(max_length=32)] | None = Field(
+        None, description="Headers added to every request, name to value. Not for secrets. Default: none."
+    )
+
+    @model_validator(mode="after")
+    def _one_address(self) -> Self:
+        if self.url is not None and self.service is not None:
+            raise ValueError(rules.SERVER_ONE_ADDRESS.message)
+        for name, value in (self.headers or {}).items():
+            if not re.fullmatch(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+", name) or re.search(r"[\r\n\x00]", value):
+                raise ValueError(f"{name[:64]!r} can't be sent as an HTTP header: remove line breaks and spaces")
+        return self
+
+
+class Sharding(Model):
+    """How the input is split."""
+
+    lines_per_shard: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        None,
+        description="Lines of a shard, the unit of commit. Default: the number nearest to 1,000 within 500"
+        " to 2,000 that"
+        " makes the number of shards a multiple of parallelism. Can't be changed.",
+    )
+    parallelism: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        None, description="Worker pods at once. Default: 8, or the number of shards where that is less."
+    )
+
+
+class Requests(Model):
+    """How requests are sent to the model server."""
+
+    timeout: Duration | None = Field(
+        None,
+        description="Time that one try of a request may take, a Go duration such as 90s, 3m or 1.5h. Default: 3m.",
+    )
+    retries: Annotated[int, Field(ge=0, le=100)] | None = Field(
+        None,
+        description="Tries after the first one of a request that failed. Default: 3, so at most four tries.",
+    )
+    max_concurrency: Annotated[int, Field(ge=1, le=4096)] | None = Field(
+        None, description="Requests in flight at once, for each worker. Default: 64."
+    )
+    priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = Field(
+        None,
+        description="Sent to vLLM as X-Vllm-Priority: a lower number is served first. Counts only where the server runs"
+        " with --scheduling-policy priority. Default: not sent.",
+    )
+    max_failures: int | str | None = Field(
+        None,
+        description='Failed requests at which the BatchJob stops early, a number or a part of all such as "5%".'
+        " Default: never.",
+        json_schema_extra={
+            "x-kubernetes-int-or-string": True,
+            "x-kubernetes-validations": [rules.MAX_FAILURES.schema()],
+        },
+    )
+
+    @model_validator(mode="after")
+    def _values(self) -> Self:
+        if self.timeout is not None and self.timeout <= timedelta(0):
+            raise ValueError("timeout must be more than zero, such as 3m")
+        if isinstance(self.max_failures, str) and not re.fullmatch(rules.PERCENTAGE_PATTERN, self.max_failures):
+            raise ValueError(rules.MAX_FAILURES.message)
+        if isinstance(self.max_failures, int) and self.max_failures < 0:
+            raise ValueError(rules.MAX_FAILURES.message)
+        return self
+
+
+class Worker(Model):
+    """The worker pods, as far as a user may shape them."""
+
+    image: Annotated[str, StringConstraints(min_length=1, max_length=512)] | None = Field(
+        None, description="Image of the workers. Default: the operator's setting, of its own version."
+    )
+    resources: PreservedObject | None = Field(
+        None,
+        description="Requests and limits of a worker, as in a container. What is given here replaces the default of the"
+        " same name. Default: requests cpu 250m, memory 256Mi, ephemeral-storage 1Gi; limits memory 512Mi,"
+        " ephemeral-storage 4Gi.",
+    )
+    node_selector: dict[str, str] | None = Field(
+        None, description="Labels that a worker's node must have. Default: none."
+    )
+    tolerations: PreservedObjects | None = Field(None, description="Taints that workers tolerate. Default: none.")
+    affinity: PreservedObject | None = Field(None, description="Affinity of workers, as in a pod. Default: none.")
+    priority_class_name: DNSName | None = Field(None, description="Priority class of workers. Default: the cluster's.")
+    service_account_name: DNSName | None = Field(
+        None,
+        description="Service account of workers, in the namespace of the BatchJob, for access to storage by"
+        " web identity."
+        " Workers get no token for the Kubernetes API. Default: default.",
+    )
+    image_pull_secrets: Annotated[list[SecretReference], Field(max_length=16)] | None = Field(
+        None,
+        description="Secrets that the worker image is pulled with. Default: those of the service account.",
+    )
+    volumes: PreservedObjects | None = Field(
+        None,
+        description="Volumes for file:// URIs, as in a pod. hostPath needs the operator's permission. Default: none.",
+    )
+    volume_mounts: PreservedObjects | None = Field(
+        None, description="Where the volumes are mounted, as in a container. Default: none."
+    )
+    env: PreservedObjects | None = Field(
+        None, description="Environment variables, as in a container, such as HTTPS_PROXY. Default: none."
+    )
+    labels: Annotated[dict[str, str], Field(max_length=32)] | None = Field(
+        None, description="Labels added to worker pods. Default: none."
+    )
+    annotations: Annotated[dict[str, str], Field(max_length=32)] | None = Field(
+        None, description="Annotations added to worker pods. Default: none."
+    )
+
+
+MetadataValue = Annotated[str, StringConstraints(max_length=512)]
+
+
+class BatchJobSpec(Model):
+    """A batch of requests, and how it is run."""
+
+    endpoint: Endpoint | None = Field(
+        None,
+        description="API path of every request. Default: the one url that all lines name, put into the status."
+        " Can't be changed.",
+    )
+    model: Annotated[str, StringConstraints(min_length=1, max_length=512)] | None = Field(
+        None,
+        description="Model that every line must name. A check: it is never put into a line. Default: the"
+        " one model that all"
+        " lines name, put into the status. Can't be changed.",
+    )
+    input: Input = Field(description="The requests, a JSONL object.")
+    output: Output = Field(description="Where results, errors and lines to retry are published.")
+    server: Server | None = Field(
+        None, description="The OpenAI-compatible model server. Default: the operator's setting."
+    )
+    storage: Storage | None = Field(
+        None,
+        description="How object stores are reached; input.storage and output.storage override it as a whole.",
+    )
+    completion_window: Duration | None = Field(
+        None,
+        description="Time from creation to expiry, a Go duration such as 24h; suspended and queued time count."
+        " Default: never expires.",
+    )
+    sharding: Sharding | None = Field(None, description="How the input is split over worker pods.")
+    requests: Requests | None = Field(
+        None, description="How requests are sent: time limit, tries, concurrency, priority."
+    )
+    suspend: bool | None = Field(None, description="true pauses the work, false goes on. Default: false.")
+    cancel: bool | None = Field(
+        None,
+        description="true stops for good and publishes what is finished. Can't be undone. Default: false.",
+    )
+    resume: Literal["Auto", "Never"] | None = Field(
+        None,
+        description="Auto reuses the work of an earlier BatchJob of the same name, input and settings under"
+        " the same output;"
+        " Never starts anew. Default: Auto.",
+    )
+    ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
+        None,
+        description="Seconds from the end to the deletion of the BatchJob; results stay. Default: never deleted.",
+    )
+    queue_name: DNSName | None = Field(
+        None, description="Local queue of Kueue in which the run Job waits. Default: none."
+    )
+    worker: Worker | None = Field(None, description="The worker pods: image, resources, placement, volumes.")
+    metadata: Annotated[dict[str, MetadataValue], Field(max_length=16)] | None = Field(
+        None,
+        description="Up to 16 pairs of your own, keys up to 64 and values up to 512 characters, as in OpenAI's API.",
+        json_schema_extra={"x-kubernetes-validations": [rules.METADATA_KEYS.schema()]},
+    )
+
+    @model_validator(mode="after")
+    def _values(self) -> Self:
+        if any(len(key) > rules.METADATA_KEY_LENGTH for key in self.metadata or {}):
+            raise ValueError(rules.METADATA_KEYS.message)
+        return self
+
+
+class Metadata(Model):
+    """What Batchwright reads of an object's metadata."""
+
+    name: DNSName
+    namespace: str = "default"
+    uid: str = ""
+    generation: int = 0
+
+    model_config = Model.model_config | {"extra": "ignore"}
+
+
+class BatchJob(Model):
+    """A BatchJob as far as its maker writes it."""
+
+    api_version: Literal["batchwright.dev/v1alpha1"] = "batchwright.dev/v1alpha1"
+    kind: Literal["BatchJob"] = "BatchJob"
+    metadata: Metadata
+    spec: BatchJobSpec
+
+    model_config = Model.model_config | {"extra": "ignore"}

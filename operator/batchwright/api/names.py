@@ -1,0 +1,35 @@
+"""Fixed names: the API group, labels, annotations, and the paths that pods and operator agree on."""
+
+GROUP = "batchwright.dev"
+VERSION = "v1alpha1"
+KIND = "BatchJob"
+PLURAL = "batchjobs"
+SINGULAR = "batchjob"
+SHORT_NAME = "bj"
+CATEGORY = "batchwright"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+LABEL_BATCHJOB_UID = f"{GROUP}/batchjob-uid"
+LABEL_STAGE = f"{GROUP}/stage"
+LABEL_RUN = f"{GROUP}/run"
+LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+LABEL_NAME = "app.kubernetes.io/name"
+MANAGED_BY = "batchwright"
+ANNOTATION_BATCHJOB_NAME = f"{GROUP}/batchjob-name"
+FINALIZER = f"{GROUP}/operator"
+
+CONTAINER = "worker"
+WORKER_PORT = 8080
+"""Port of a worker pod's /progress, /healthz and /readyz."""
+
+JOB_DIRECTORY = "/etc/batchwright/job"
+JOB_FILE = "job.json"
+STORAGE_CREDENTIALS_DIRECTORY = "/etc/batchwright/storage"
+SERVER_DIRECTORY = "/etc/batchwright/server"
+API_KEY_FILE = "api-key"
+CA_DIRECTORY = "/etc/batchwright/ca"
+CA_FILE = "ca.crt"
+SPOOL_DIRECTORY = "/var/spool/batchwright"
+TERMINATION_LOG = "/dev/termination-log"
+TERMINATION_MESSAGE_BYTES = 4096
+"""The kubelet keeps the last 4,096 bytes of a termination message."""
