@@ -1,5 +1,6 @@
 """The worker's way to the model server: one Protocol and the client behind it."""
 
+from batchwright.worker.transport.aiohttp_transport import open_transport
 from batchwright.worker.transport.errors import (
     AnswerTimeout,
     AnswerTooLarge,
@@ -8,6 +9,7 @@ from batchwright.worker.transport.errors import (
     TransportError,
 )
 from batchwright.worker.transport.protocol import Answer, Transport
+from batchwright.worker.transport.settings import TransportSettings
 
 __all__ = [
     "Answer",
@@ -17,4 +19,6 @@ __all__ = [
     "ConnectionLost",
     "Transport",
     "TransportError",
+    "TransportSettings",
+    "open_transport",
 ]

@@ -11,6 +11,8 @@ a log: it never holds the request's body, the answer's body or a header.
     └── AnswerTooLarge    the answer's body is over the limit
 """
 
+# ruff: noqa: N818 - the names say what happened, as the standard library's do (KeyboardInterrupt)
+
 
 class TransportError(Exception):
     """No whole answer came to a request."""

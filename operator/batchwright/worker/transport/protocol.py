@@ -3,6 +3,9 @@
 The worker sends bodies as they stand in the input and keeps answers as they
 came, so a transport deals in bytes.  It makes one attempt for each call:
 retries, pacing and credentials are the caller's affair.
+
+The deadline is a parameter, and not `asyncio.timeout` at the caller, since a
+client's own timer costs less and tells a late answer from a cancelled task.
 """
 
 from collections.abc import Mapping
@@ -24,10 +27,11 @@ class Answer:
 class Transport(Protocol):
     """Sends requests to one server over a pool of kept connections."""
 
-    async def post(self, path: str, body: bytes, *, headers: Mapping[str, str], timeout: float) -> Answer:
+    async def post(self, path: str, body: bytes, *, headers: Mapping[str, str], timeout: float) -> Answer:  # noqa: ASYNC109
         """Send `body` to `path`, which is taken relative to the base URL, and wait for the whole answer.
 
         `headers` come on top of the transport's own and win over them.
+        Redirects are not followed: a 3xx is an answer like any other.
         `timeout` is in seconds, from the call to the last byte of the answer.
 
         Raises:
@@ -35,13 +39,20 @@ class Transport(Protocol):
             ConnectionLost: the connection ended before the answer was whole.
             AnswerTimeout: `timeout` passed.
             AnswerTooLarge: the answer's body is over the transport's limit.
+            ValueError: a header holds a line break, or `path` has no leading slash.
         """
         ...
 
-    async def get(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:
-        """Ask for `path`; the rules and the errors of `post` hold."""
+    async def get(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
+        """Ask for `path` over a new connection, so that the answer tells whether the server is alive.
+
+        It neither waits for the pool nor counts against it. Else the rules and the errors of `post` hold.
+        """
         ...
 
     async def close(self) -> None:
-        """Close all connections; what is in flight is lost. To call it twice does no harm."""
+        """Close all connections; what is in flight is lost. To call it twice does no harm.
+
+        A request after it raises ConnectFailed.
+        """
         ...

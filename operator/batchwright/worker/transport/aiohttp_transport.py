@@ -1,0 +1,249 @@
+"""The transport over aiohttp. Why aiohttp: docs/adr/0002-http-transport.md."""
+
+import io
+import os
+import socket
+import ssl
+import sys
+from collections.abc import Awaitable, Mapping
+from functools import lru_cache
+from typing import NoReturn
+
+import aiohttp
+from aiohttp import hdrs
+from multidict import CIMultiDict
+from yarl import URL
+
+from batchwright.worker.transport.errors import (
+    AnswerTimeout,
+    AnswerTooLarge,
+    ConnectFailed,
+    ConnectionLost,
+)
+from batchwright.worker.transport.protocol import Answer, Transport
+from batchwright.worker.transport.settings import TransportSettings
+
+# aiohttp writes bytes of up to this size in one go and warns above it; larger bodies go in pieces.
+_ONE_WRITE_BYTES = 2**20
+
+# A server whose node vanished sends nothing at all. Probing an idle connection finds that within
+# about half a minute, where the request's own timeout may be many minutes.
+_PROBE_AFTER_SECONDS, _PROBE_EVERY_SECONDS, _PROBES = 15, 5, 3
+
+
+def open_transport(settings: TransportSettings) -> Transport:
+    """Make the transport that the worker uses. Call it in the event loop that will run the requests.
+
+    Raises:
+        ConnectFailed: `ca_bundle` can't be read as certificates.
+    """
+    return AiohttpTransport(settings)
+
+
+class AiohttpTransport:
+    """POSTs over a pool of kept connections, GETs over a new connection each.
+
+    GETs ask whether the server is alive, at times when every connection of the pool may hang. One that
+    waited for the pool, or went out on an old connection, would give no answer to that.
+    """
+
+    def __init__(self, settings: TransportSettings) -> None:
+        self._settings = settings
+        self._max_bytes = settings.max_answer_bytes
+        tls = _tls_context(settings)
+        self._pool = _session(
+            settings,
+            aiohttp.TCPConnector(
+                limit=settings.max_connections,
+                keepalive_timeout=settings.keepalive_seconds,
+                ssl=tls,
+                socket_factory=_probed_socket,
+            ),
+        )
+        self._fresh = _session(
+            settings,
+            aiohttp.TCPConnector(limit=0, force_close=True, ssl=tls, socket_factory=_probed_socket),
+            _one_attempt,
+        )
+        # Both take few distinct values, and making them costs as much as a tenth of a request.
+        self._url = lru_cache(maxsize=256)(lambda path: URL(settings.url(path), encoded=True))
+        self._deadline = lru_cache(maxsize=64)(self._make_deadline)
+
+    async def post(self, path: str, body: bytes, *, headers: Mapping[str, str], timeout: float) -> Answer:  # noqa: ASYNC109
+        """See `Transport.post`."""
+        request = self._pool.post(
+            self._url(path),
+            data=body if len(body) <= _ONE_WRITE_BYTES else io.BytesIO(body),
+            headers=headers,
+            timeout=self._deadline(timeout),
+            allow_redirects=False,
+        )
+        return await self._whole_answer(request, timeout)
+
+    async def get(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
+        """See `Transport.get`."""
+        request = self._fresh.get(
+            self._url(path), headers=headers, timeout=self._deadline(timeout), allow_redirects=False
+        )
+        return await self._whole_answer(request, timeout)
+
+    async def close(self) -> None:
+        """See `Transport.close`."""
+        await self._pool.close()
+        await self._fresh.close()
+
+    async def _whole_answer(self, request: Awaitable[aiohttp.ClientResponse], seconds: float) -> Answer:
+        try:
+            response = await request
+            body = await self._read(response)
+        except (aiohttp.ClientError, OSError) as error:
+            self._translate(error, seconds)
+        except RuntimeError:
+            if self._pool.closed:
+                raise ConnectFailed("the transport is closed") from None
+            raise
+        return Answer(
+            status=response.status,
+            headers={name.lower(): value for name, value in response.headers.items()},
+            body=body,
+        )
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        length = response.content_length
+        if length is not None and length > self._max_bytes:
+            response.close()
+            raise AnswerTooLarge(f"the answer has {length} bytes, the limit is {self._max_bytes}")
+        if length is None or hdrs.CONTENT_ENCODING in response.headers:
+            return await self._read_bounded(response)
+        return await response.read()
+
+    async def _read_bounded(self, response: aiohttp.ClientResponse) -> bytes:
+        """Read a body whose size the headers don't tell: sent in chunks, or compressed."""
+        body = bytearray()
+        try:
+            async for piece in response.content.iter_any():
+                body += piece
+                if len(body) > self._max_bytes:
+                    break
+            else:
+                return bytes(body)
+        except BaseException:
+            response.close()
+            raise
+        # The rest of the answer is still on its way, so the connection is of no more use.
+        response.close()
+        raise AnswerTooLarge(f"the answer has more than {self._max_bytes} bytes")
+
+    def _translate(self, error: aiohttp.ClientError | OSError, seconds: float) -> NoReturn:
+        """Raise the transport's own error for one of aiohttp's.
+
+        aiohttp's errors carry the request with its headers, credentials among them, so neither their
+        text nor they themselves, as the cause, may get into a log.
+        """
+        origin = self._settings.origin
+        match error:
+            case _FirstAttemptLost():
+                self._translate(error.error, seconds)
+            case aiohttp.ClientConnectorDNSError():
+                raise ConnectFailed(f"no address found for {origin}") from None
+            case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
+                raise ConnectFailed(f"TLS with {origin} failed: {_ssl_reason(error)}") from None
+            case aiohttp.ClientConnectorError():
+                raise ConnectFailed(f"no connection to {origin}: {_os_reason(error)}") from None
+            case aiohttp.ConnectionTimeoutError():
+                limit = self._settings.connect_seconds
+                raise ConnectFailed(f"no connection to {origin} within {limit:g} s") from None
+            case aiohttp.ClientHttpProxyError():
+                raise ConnectFailed(f"the proxy refused {origin} with {error.status}") from None
+            case TimeoutError() if error.errno is None:
+                raise AnswerTimeout(f"no whole answer from {origin} within {seconds:g} s") from None
+            case aiohttp.ClientPayloadError():
+                raise ConnectionLost(f"the answer from {origin} broke off or is damaged") from None
+            case aiohttp.ClientResponseError():
+                raise ConnectionLost(f"the answer from {origin} is not HTTP") from None
+            case aiohttp.ServerDisconnectedError():
+                raise ConnectionLost(f"{origin} closed the connection before its answer") from None
+            case _:
+                raise ConnectionLost(f"the connection to {origin} broke: {_os_reason(error)}") from None
+
+    def _make_deadline(self, seconds: float) -> aiohttp.ClientTimeout:
+        if seconds <= 0:  # which would mean no deadline to aiohttp
+            raise AnswerTimeout("no time was left for the request")
+        # aiohttp rounds deadlines up to whole seconds from ceil_threshold on; ours are meant as given.
+        return aiohttp.ClientTimeout(
+            total=seconds, sock_connect=self._settings.connect_seconds, ceil_threshold=float("inf")
+        )
+
+
+def _session(
+    settings: TransportSettings, connector: aiohttp.TCPConnector, *middlewares: aiohttp.ClientMiddlewareType
+) -> aiohttp.ClientSession:
+    headers = CIMultiDict(
+        {
+            hdrs.USER_AGENT: "batchwright-worker",
+            hdrs.ACCEPT: "application/json",
+            hdrs.CONTENT_TYPE: "application/json",
+        }
+    )
+    headers.update(settings.headers)
+    return aiohttp.ClientSession(
+        connector=connector,
+        headers=headers,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=settings.trust_environment,
+        middlewares=middlewares,
+    )
+
+
+async def _one_attempt(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Keep aiohttp from sending a GET a second time, as it does after these errors and no other."""
+    try:
+        return await send(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _FirstAttemptLost(error) from None
+
+
+class _FirstAttemptLost(aiohttp.ClientError):
+    """Carries an error past aiohttp's own second attempt."""
+
+    def __init__(self, error: aiohttp.ClientError) -> None:
+        super().__init__()
+        self.error = error
+
+
+def _tls_context(settings: TransportSettings) -> ssl.SSLContext | bool:
+    """Make what aiohttp wants as `ssl`; True stands for the system's authorities."""
+    if settings.ca_bundle is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=settings.ca_bundle)
+    except ssl.SSLError:
+        raise ConnectFailed("the CA bundle holds no certificates in PEM form") from None
+    except OSError as error:
+        raise ConnectFailed(f"the CA bundle can't be read: {_os_reason(error)}") from None
+
+
+def _probed_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Make the socket for a connection that notices a vanished peer."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if sys.platform == "linux":
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_AFTER_SECONDS)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_EVERY_SECONDS)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
+    return made
+
+
+def _ssl_reason(error: aiohttp.ClientSSLError) -> str:
+    cause = error.os_error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return cause.verify_message
+    return getattr(cause, "reason", None) or type(cause).__name__
+
+
+def _os_reason(error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if number else type(error).__name__
