@@ -19,6 +19,10 @@ DEFAULT_CONNECT_SECONDS = 10.0
 # RFC 9110, sections 5.1 and 5.5.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LINE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+# RFC 3986: what stands in a URL as it is. Hosts may have underscores, which resolvers accept.
+_VISIBLE = re.compile(r"[!-~]*")
+_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})")
+_HOST_LENGTH = 254
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +79,10 @@ class TransportSettings:
         and routes carry it already: it counts once.
 
         Raises:
-            ValueError: `path` has no leading slash.
+            ValueError: `path` has no leading slash, or characters that a URL must encode.
         """
-        if not path.startswith("/"):
-            raise ValueError(f"a path starts with a slash, got {path!r}")
+        if not path.startswith("/") or not _VISIBLE.fullmatch(path):
+            raise ValueError(f"a path starts with a slash and is encoded, got {path!r}")
         base = self.base_url.rstrip("/")
         if path.startswith("/v1/"):
             base = base.removesuffix("/v1")
@@ -91,17 +95,26 @@ def split_base_url(base_url: str) -> SplitResult:
     Raises:
         ValueError: it's not the address of an HTTP server, or holds credentials, a query or a fragment.
     """
+    if not _VISIBLE.fullmatch(base_url):
+        raise ValueError("base_url holds spaces or characters that a URL must encode")
     try:
         parts = urlsplit(base_url)
-        port_is_legal = parts.port != 0
+        legal = parts.port != 0
     except ValueError:
-        port_is_legal = False
-    if not port_is_legal:
+        legal = False
+    if not legal:
         raise ValueError("base_url has a bad host or port")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("base_url must be http:// or https:// with a host")
     if parts.username is not None or parts.password is not None:
         raise ValueError("base_url must not hold credentials; send them in a header")
+    if ":" not in parts.hostname and not _is_host_name(parts.hostname):
+        raise ValueError("base_url has a bad host or port")
     if parts.query or parts.fragment:
         raise ValueError("base_url must not have a query or a fragment")
     return parts
+
+
+def _is_host_name(host: str) -> bool:
+    labels = host.removesuffix(".").split(".")
+    return len(host) <= _HOST_LENGTH and all(_LABEL.fullmatch(label) for label in labels)
