@@ -36,19 +36,6 @@ def make_certificate(folder: Path, name: str, subject_alternative: str) -> Certi
     return made
 
 
-def make_certificate(folder: Path, name: str, subject_alternative: str) -> Certificate:
-    made = Certificate(folder / f"{name}.crt", folder / f"{name}.key")
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-        + ["-days", "2", "-subj", f"/CN={name}", "-addext", f"subjectAltName={subject_alternative}"]
-        + ["-keyout", str(made.key), "-out", str(made.certificate)],
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
-    return made
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("tls")
