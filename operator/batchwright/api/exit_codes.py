@@ -25,6 +25,8 @@ class ExitCode(IntEnum):
     """The job's settings can't be used."""
     SERVER_REFUSED = 25
     """The model server refuses the key or doesn't serve the model."""
+    SHARDS_MISSING = 26
+    """The merge found shards without a record: the operator runs the job again for them."""
 
 
 FINAL_EXIT_CODES: tuple[ExitCode, ...] = (
@@ -34,5 +36,6 @@ FINAL_EXIT_CODES: tuple[ExitCode, ...] = (
     ExitCode.PLAN_UNREADABLE,
     ExitCode.CONFIGURATION_INVALID,
     ExitCode.SERVER_REFUSED,
+    ExitCode.SHARDS_MISSING,
 )
 """No retry can mend these: the Job fails at once (FailJob)."""

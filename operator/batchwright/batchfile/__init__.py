@@ -1,0 +1,1 @@
+"""OpenAI's batch file format and the records of a run. No I/O."""

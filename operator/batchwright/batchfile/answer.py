@@ -1,0 +1,120 @@
+"""What is read of a server's answer: whether it is whole JSON, its usage and why it finished. Nothing else is decoded.
+
+Usage has two spellings: prompt_tokens and completion_tokens (chat/completions, completions, embeddings), and
+input_tokens and output_tokens (responses).
+"""
+
+from typing import Any, Final
+
+from msgspec import DecodeError, Struct
+from msgspec.json import Decoder
+
+from batchwright.batchfile.counts import Usage
+
+RESPONSES_STATUS_COMPLETED: Final = "completed"
+
+
+class _PromptDetails(Struct, gc=False):
+    cached_tokens: int | None = None
+
+
+class _CompletionDetails(Struct, gc=False):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(Struct, gc=False):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
+    input_tokens_details: _PromptDetails | None = None
+    output_tokens_details: _CompletionDetails | None = None
+
+
+class _Choice(Struct, gc=False):
+    finish_reason: str | None = None
+
+
+class _IncompleteDetails(Struct, gc=False):
+    reason: str | None = None
+
+
+class _Answer(Struct, gc=False):
+    usage: _Usage | None = None
+    choices: list[_Choice] | None = None
+    status: str | None = None
+    incomplete_details: _IncompleteDetails | None = None
+
+
+class Reading(Struct, frozen=True, gc=False):
+    """What an answer says of itself."""
+
+    usage: Usage
+    finish_reasons: tuple[str, ...]
+    """One for each choice; a null becomes the word `null`. Empty where the endpoint has none."""
+
+
+_typed = Decoder(_Answer)
+_anything = Decoder()
+
+
+def read_answer(body: bytes) -> Reading:
+    """Read a 2xx answer.
+
+    Raises:
+        ValueError: the body is empty, cut, or no JSON object.
+    """
+    if not body.isascii():
+        _check_utf8(body)
+    try:
+        answer = _typed.decode(body)
+    except (DecodeError, RecursionError, UnicodeDecodeError):
+        return _read_unusual(body)
+    return Reading(_usage(answer.usage), _finish_reasons(answer))
+
+
+def _read_unusual(body: bytes) -> Reading:
+    """An answer whose usage is not typed as expected is still an answer, as long as it is a JSON object."""
+    try:
+        value: Any = _anything.decode(body)
+    except (DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ValueError("the answer is empty" if not body.strip() else "the answer is no whole JSON") from error
+    if not isinstance(value, dict):
+        raise ValueError("the answer is no JSON object")  # noqa: TRY004 (one error for every bad answer)
+    return Reading(Usage(), ())
+
+
+def _check_utf8(body: bytes) -> None:
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError("the answer is not valid UTF-8") from error
+
+
+def _usage(usage: _Usage | None) -> Usage:
+    if usage is None:
+        return Usage()
+    prompt = usage.prompt_tokens_details or usage.input_tokens_details
+    completion = usage.completion_tokens_details or usage.output_tokens_details
+    return Usage(
+        input_tokens=_first(usage.prompt_tokens, usage.input_tokens),
+        cached_tokens=prompt.cached_tokens if prompt else None,
+        output_tokens=_first(usage.completion_tokens, usage.output_tokens),
+        reasoning_tokens=completion.reasoning_tokens if completion else None,
+        total_tokens=usage.total_tokens,
+    )
+
+
+def _first(*counts: int | None) -> int | None:
+    return next((count for count in counts if count is not None), None)
+
+
+def _finish_reasons(answer: _Answer) -> tuple[str, ...]:
+    if answer.choices:
+        return tuple(choice.finish_reason or "null" for choice in answer.choices)
+    if answer.incomplete_details is not None and answer.incomplete_details.reason:
+        return (answer.incomplete_details.reason,)
+    return (answer.status,) if answer.status else ()

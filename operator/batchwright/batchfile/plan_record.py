@@ -1,0 +1,91 @@
+"""The plan: written once, read by every worker. The input is never copied, a shard is a byte range of it."""
+
+from hashlib import sha256
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+FORMAT_VERSION: Final = 1
+"""Of every record and work object. A change that an older worker can't read gets a new number."""
+
+
+R = TypeVar("R", bound=Struct)
+
+
+class RecordError(ValueError):
+    """A record that can't be read: damaged, or of another version."""
+
+
+class Shard(Struct, frozen=True, array_like=True):
+    """A byte range [start, end) of the input with whole lines. `first_line` counts from 1, blank lines included."""
+
+    start: int
+    end: int
+    first_line: int
+    lines: int
+
+
+class PlannedInput(Struct, frozen=True):
+    """The input object as it was when it was planned; reading later requires the same ETag."""
+
+    uri: str
+    etag: str
+    size: int
+    version_id: str | None = None
+
+
+class PlanRecord(Struct, frozen=True, tag_field="record", tag="plan"):
+    """How the input is split."""
+
+    fingerprint: str
+    input: PlannedInput
+    endpoint: str
+    model: str
+    lines: int
+    lines_per_shard: int
+    conditional_put: bool
+    """Whether the output's store refuses a second writer; without it shards are dealt out and not claimed."""
+    shards: tuple[Shard, ...]
+    version: int = FORMAT_VERSION
+
+
+def fingerprint(
+    *,
+    input_uri: str,
+    etag: str,
+    version_id: str | None,
+    size: int,
+    endpoint: str,
+    model: str,
+    lines_per_shard: int | None,
+) -> str:
+    """Identity of the work, 16 hexadecimal digits.
+
+    The server's address, time limits, retries and parallelism are no part of it: they change how the work is done, not
+    what it is. `lines_per_shard` is the user's wish; a plan that chose it by itself is found again whatever the
+    parallelism is by then.
+    """
+    identity = [FORMAT_VERSION, input_uri, version_id or etag, size, endpoint, model, lines_per_shard]
+    return sha256(msgspec.json.encode(identity)).hexdigest()[:16]
+
+
+def encode_record(record: Struct) -> bytes:
+    """Any record as JSON."""
+    return msgspec.json.encode(record)
+
+
+def decode_record(data: bytes, kind: type[R]) -> R:
+    """Read a record.
+
+    Raises:
+        RecordError: damaged, of another kind, or of a version that this program doesn't know.
+    """
+    try:
+        record = msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RecordError(f"not a readable {kind.__name__}: {error}") from error
+    version = getattr(record, "version", FORMAT_VERSION)
+    if version != FORMAT_VERSION:
+        raise RecordError(f"{kind.__name__} of version {version}; this program reads version {FORMAT_VERSION}")
+    return record

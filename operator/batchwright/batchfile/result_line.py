@@ -1,0 +1,156 @@
+"""Lines of the result files, in OpenAI's shape.
+
+The answer's bytes go in as they came. What could break a reader that cuts at more than `\\n` is escaped: a JSON text
+may hold line ends only between its tokens, and U+2028, U+2029 and U+0085 only inside its strings.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.json import Decoder
+
+MAX_KEPT_TEXT: Final = 4096
+"""Characters kept of an answer that is no JSON, such as a proxy's HTML page."""
+
+_LINE_SEPARATORS: Final = (
+    (b"\xe2\x80\xa8", rb"\u2028"),
+    (b"\xe2\x80\xa9", rb"\u2029"),
+    (b"\xc2\x85", rb"\u0085"),
+)
+_SURROGATE: Final = re.compile(
+    rb"(?<!\\)((?:\\\\)*)\\u(?:"
+    rb"([dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+
+
+def result_line(*, request_id: str, custom_id: str, status: int, server_request_id: str, body: bytes) -> bytes:
+    """A line for an HTTP answer of any status, without its end. `body` is a whole JSON text."""
+    return b"".join(
+        (
+            b'{"id":"',
+            request_id.encode(),
+            b'","custom_id":',
+            _string(custom_id),
+            b',"response":{"status_code":',
+            str(status).encode(),
+            b',"request_id":',
+            _string(server_request_id),
+            b',"body":',
+            in_one_line(body),
+            b'},"error":null}',
+        )
+    )
+
+
+def failure_line(*, request_id: str, custom_id: str, code: str, message: str) -> bytes:
+    """A line for a request that got no HTTP answer, without its end."""
+    return b"".join(
+        (
+            b'{"id":"',
+            request_id.encode(),
+            b'","custom_id":',
+            _string(custom_id),
+            b',"response":null,"error":{"code":',
+            _string(code),
+            b',"message":',
+            _string(message),
+            b"}}",
+        )
+    )
+
+
+def error_body(status: int, body: bytes) -> bytes:
+    """The body of an answer that is not 2xx, as JSON: as it is where it is JSON, else its text, cut and wrapped."""
+    try:
+        body.decode()
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        text = body.decode(errors="replace")
+        error = {
+            "message": text[:MAX_KEPT_TEXT] or f"The server answered {status} without a body.",
+            "type": "invalid_response",
+            "param": None,
+            "code": status,
+        }
+        return msgspec.json.encode({"error": error})
+    return body
+
+
+def in_one_line(body: bytes) -> bytes:
+    """A JSON text without anything that a reader may take for a line's end."""
+    if b"\n" in body or b"\r" in body:
+        body = body.replace(b"\n", b" ").replace(b"\r", b" ")
+    if not body.isascii():
+        for raw, escaped in _LINE_SEPARATORS:
+            body = body.replace(raw, escaped)
+    return body
+
+
+def without_lone_surrogates(body: bytes) -> bytes:
+    """A JSON text in which every surrogate escape without its other half is U+FFFD.
+
+    Servers that cut text between tokens send such halves; strict readers refuse the whole line.
+    """
+    if b"\\ud" not in body and b"\\uD" not in body:
+        return body
+    return _SURROGATE.sub(lambda match: match[0] if match[2] else match[1] + rb"\ufffd", body)
+
+
+def _string(text: str) -> bytes:
+    return in_one_line(msgspec.json.encode(text))
+
+
+class _Response(Struct, gc=False):
+    status_code: int
+    body: msgspec.Raw
+
+
+class _Error(Struct, gc=False):
+    code: str
+
+
+class FinishedLine(Struct, gc=False):
+    """What a resumed worker reads of a result line."""
+
+    custom_id: str
+    response: _Response | None
+    error: _Error | None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the line belongs into the results file."""
+        return self.response is not None and is_success(self.response.status_code)
+
+    @property
+    def code(self) -> str:
+        """HTTP status or error code."""
+        if self.response is not None:
+            return str(self.response.status_code)
+        return self.error.code if self.error else "unknown"
+
+    @property
+    def body(self) -> bytes:
+        """The answer's body, empty where none came."""
+        return bytes(self.response.body) if self.response is not None else b""
+
+
+_finished = Decoder(FinishedLine)
+
+
+def read_finished_line(line: bytes) -> FinishedLine:
+    """Decode a line that `result_line` or `failure_line` wrote.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return _finished.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"not a result line: {error}") from error
+
+
+def is_success(status: int) -> bool:
+    """Whether an HTTP status is 2xx."""
+    return 200 <= status <= 299  # noqa: PLR2004

@@ -1,0 +1,84 @@
+"""Records of a run: claims, shard records, a worker's own state, and the summary of the merge."""
+
+from datetime import datetime
+from typing import Final
+
+from msgspec import Struct, field
+
+from batchwright.batchfile.counts import Usage
+from batchwright.batchfile.plan_record import FORMAT_VERSION
+
+RESULTS: Final = "results"
+ERRORS: Final = "errors"
+RETRY: Final = "retry"
+KINDS: Final = (RESULTS, ERRORS, RETRY)
+
+
+class ClaimRecord(Struct, frozen=True, tag_field="record", tag="claim"):
+    """Which worker index has a shard. No lease: an index has one pod at a time, and its successor finds the claim."""
+
+    index: int
+    attempt: str
+    version: int = FORMAT_VERSION
+
+
+class ShardFile(Struct, frozen=True):
+    """One of a shard's files: its key, size in bytes, and lines."""
+
+    key: str
+    bytes: int
+    lines: int
+
+
+class Totals(Struct, frozen=True):
+    """Counts that add up over shards."""
+
+    completed: int = 0
+    failed: int = 0
+    usage: Usage = Usage()
+    finish_reasons: dict[str, int] = field(default_factory=dict)
+    error_codes: dict[str, int] = field(default_factory=dict)
+
+
+class ShardRecord(Struct, frozen=True, tag_field="record", tag="shard"):
+    """The commit of a shard: written by conditional PUT, once. What it names is complete and in input order."""
+
+    shard: int
+    run: int
+    index: int
+    attempt: str
+    lines: int
+    totals: Totals
+    started_at: datetime
+    finished_at: datetime
+    results: ShardFile | None = None
+    errors: ShardFile | None = None
+    retry: ShardFile | None = None
+    version: int = FORMAT_VERSION
+
+    def file(self, kind: str) -> ShardFile | None:
+        """The file of a kind, None where it would be empty."""
+        found = {RESULTS: self.results, ERRORS: self.errors, RETRY: self.retry}[kind]
+        assert found is None or isinstance(found, ShardFile)
+        return found
+
+
+class WorkerState(Struct, frozen=True, tag_field="record", tag="worker"):
+    """Cumulative counts of a worker index over its pods, from committed shards alone."""
+
+    run: int
+    index: int
+    shards_completed: int = 0
+    totals: Totals = Totals()
+    version: int = FORMAT_VERSION
+
+
+class SummaryRecord(Struct, frozen=True, tag_field="record", tag="summary"):
+    """What the merge published. `retry` is None where nothing failed."""
+
+    fingerprint: str
+    lines: int
+    totals: Totals
+    published: dict[str, ShardFile]
+    finished_at: datetime
+    version: int = FORMAT_VERSION
