@@ -128,9 +128,7 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def write(
-        self, key: str, data: bytes, *, if_none_match: bool = False, if_match: str | None = None
-    ) -> ObjectInfo:
+    def write(self, key: str, data: bytes, *, if_none_match: bool = False, if_match: str | None = None) -> ObjectInfo:
         """Write an object as a whole; readers see the old one or the new one, never a part.
 
         `if_none_match`: only when the key does not exist. `if_match`: only when its ETag is still this one.

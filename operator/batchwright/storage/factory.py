@@ -1,0 +1,33 @@
+"""The store for a location."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from batchwright.storage.file import FileStore
+from batchwright.storage.location import FILE, Location
+from batchwright.storage.protocol import ObjectStore
+from batchwright.storage.s3 import S3Store
+from batchwright.storage.settings import StorageSettings
+
+
+def open_store(
+    location: Location,
+    settings: StorageSettings | None = None,
+    *,
+    credentials_dir: Path | None = None,
+    ca_bundle: Path | None = None,
+) -> ObjectStore:
+    """The store that holds the location; `location.key` is a key or prefix of it. Nothing is requested yet.
+
+    credentials_dir: folder with the files AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and perhaps
+    AWS_SESSION_TOKEN, read again when they change. None takes the SDK's default chain (web identity, instance
+    role, environment).
+    ca_bundle: PEM file against which the endpoint's certificate is checked, instead of the public
+    authorities.
+
+    Raises MissingCredentials (the folder lacks a key) and Misconfigured (settings that cannot work).
+    """
+    if location.scheme == FILE:
+        return FileStore(Path(location.bucket))
+    return S3Store(location.bucket, settings, credentials_dir=credentials_dir, ca_bundle=ca_bundle)
