@@ -41,6 +41,8 @@ class Reason(StrEnum):
     REPAIRING = "Repairing"
     WAITING_FOR_MERGE = "WaitingForMerge"
     MERGING = "Merging"
+    CANCELLING = "Cancelling"
+    EXPIRING = "Expiring"
     # Complete
     COMPLETED = "Completed"
     COMPLETED_WITH_FAILURES = "CompletedWithFailures"
