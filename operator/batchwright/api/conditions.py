@@ -64,6 +64,7 @@ class Reason(StrEnum):
     RUN_FAILED = "RunFailed"
     MERGE_FAILED = "MergeFailed"
     SHARDS_MISSING = "ShardsMissing"
+    UNEXPECTED = "Unexpected"
     CANCELLED = "Cancelled"
     EXPIRED = "Expired"
     # Stalled: a person must act
