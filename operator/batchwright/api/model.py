@@ -14,3 +14,9 @@ class Model(BaseModel):
         frozen=True,
         use_enum_values=False,
     )
+
+
+class TolerantModel(Model):
+    """A part that a program writes, maybe one of another version: fields that this version doesn't know are dropped."""
+
+    model_config = Model.model_config | {"extra": "ignore"}

@@ -1,41 +1,56 @@
 """The status of a BatchJob: counts, times and pointers; never a list that grows with the input."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import Field, PlainSerializer, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, Field, PlainSerializer, StringConstraints, WithJsonSchema
 
 from batchwright.api.conditions import Phase
-from batchwright.api.model import Model
+from batchwright.api.model import TolerantModel
+from batchwright.api.text import CountsByName, Message, Sentence, Word
 
 Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
 MAX_VALIDATION_ERRORS = 100
 MAX_MESSAGE_LENGTH = 2048
+URI = Annotated[str, StringConstraints(max_length=4096)]
+EndpointPath = Annotated[str, StringConstraints(max_length=64)]
+ModelName = Annotated[str, StringConstraints(max_length=512)]
+Fingerprint = Annotated[str, StringConstraints(max_length=64)]
+
+
+def _whole_seconds(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(microsecond=0)
 
 
 def _rfc3339(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _whole_seconds(moment).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-Time = Annotated[datetime, PlainSerializer(_rfc3339, return_type=str, when_used="json")]
+Time = Annotated[
+    AwareDatetime,
+    AfterValidator(_whole_seconds),
+    PlainSerializer(_rfc3339, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+"""A moment in UTC, in whole seconds as metav1.Time, so that a status that was written and read is the same."""
 
 
-class Condition(Model):
+class Condition(TolerantModel):
     """A metav1.Condition."""
 
-    type: Annotated[str, StringConstraints(max_length=316)] = Field(description="Type of the condition, in CamelCase.")
+    type: Annotated[str, StringConstraints(max_length=316, pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./]*$")] = Field(
+        description="Type of the condition, in CamelCase."
+    )
     status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
     observed_generation: Count = Field(description="The spec's generation that the condition was found for.")
     last_transition_time: Time = Field(description="When the status of the condition last changed.")
-    reason: Annotated[str, StringConstraints(min_length=1, max_length=1024)] = Field(
-        description="Why, in one CamelCase word for programs."
-    )
-    message: Annotated[str, StringConstraints(max_length=MAX_MESSAGE_LENGTH)] = Field(
-        description="Why, for people: the cause, the place and the remedy."
-    )
+    reason: Annotated[
+        str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
+    ] = Field(description="Why, in one CamelCase word for programs.")
+    message: Message = Field(description="Why, for people: the cause, the place and the remedy.")
 
 
-class RequestCounts(Model):
+class RequestCounts(TolerantModel):
     """Requests of the input. Lines that never ran because the job was stopped count in total alone."""
 
     total: Count = Field(0, description="Requests in the input.")
@@ -43,7 +58,7 @@ class RequestCounts(Model):
     failed: Count = Field(0, description="Requests that ended in another status or in none.")
 
 
-class ShardCounts(Model):
+class ShardCounts(TolerantModel):
     """Shards of the input."""
 
     total: Count = Field(0, description="Shards in the plan.")
@@ -52,7 +67,7 @@ class ShardCounts(Model):
     active: Count = Field(0, description="Shards that a worker is running.")
 
 
-class Usage(Model):
+class Usage(TolerantModel):
     """Tokens that the server reported. A count that no answer reported is absent: unknown is not zero."""
 
     input_tokens: Count | None = Field(None, description="Tokens read.")
@@ -62,38 +77,36 @@ class Usage(Model):
     total_tokens: Count | None = Field(None, description="Tokens read and written.")
 
 
-class PublishedObject(Model):
+class PublishedObject(TolerantModel):
     """A published object."""
 
-    uri: Annotated[str, StringConstraints(max_length=4096)] = Field(description="URI of the object.")
+    uri: URI = Field(description="URI of the object.")
     bytes: Count | None = Field(None, description="Size of the object in bytes.")
     lines: Count | None = Field(None, description="Lines of the object.")
 
 
-class Metrics(Model):
+class Metrics(TolerantModel):
     """How fast the run was. Strings, since Kubernetes has no portable fractions."""
 
-    response_time_seconds: Annotated[str, StringConstraints(max_length=32)] | None = Field(
-        None, description="Seconds from the start of the run to its end."
-    )
-    throughput_tokens_per_second: Annotated[str, StringConstraints(max_length=32)] | None = Field(
-        None, description="totalTokens over responseTimeSeconds."
-    )
-    requests_per_second: Annotated[str, StringConstraints(max_length=32)] | None = Field(
+    response_time_seconds: Word | None = Field(None, description="Seconds from the start of the run to its end.")
+    throughput_tokens_per_second: Word | None = Field(None, description="totalTokens over responseTimeSeconds.")
+    requests_per_second: Word | None = Field(
         None, description="Requests completed and failed over responseTimeSeconds."
     )
 
 
-class ValidationError(Model):
+class ValidationError(TolerantModel):
     """An error of the input file, as OpenAI's batch object lists it."""
 
-    code: Annotated[str, StringConstraints(max_length=64)] = Field(description="Kind of the error.")
-    line: Count | None = Field(None, description="Line of the input, from 1. Absent when the file as a whole is wrong.")
-    param: Annotated[str, StringConstraints(max_length=64)] | None = Field(None, description="Field that is wrong.")
-    message: Annotated[str, StringConstraints(max_length=1024)] = Field(description="What is wrong.")
+    code: Word = Field(description="Kind of the error.")
+    line: Annotated[int, Field(ge=1, json_schema_extra={"format": "int64"})] | None = Field(
+        None, description="Line of the input, from 1. Absent when the file as a whole is wrong."
+    )
+    param: Word | None = Field(None, description="Field that is wrong.")
+    message: Sentence = Field(description="What is wrong.")
 
 
-class BatchJobStatus(Model):
+class BatchJobStatus(TolerantModel):
     """The state of a BatchJob. Conditions are the truth, phase is derived from them."""
 
     phase: Phase | None = Field(
@@ -102,37 +115,29 @@ class BatchJobStatus(Model):
         " cancelling, cancelled or expired.",
     )
     observed_generation: Count | None = Field(None, description="The spec's generation that this status is of.")
-    message: Annotated[str, StringConstraints(max_length=MAX_MESSAGE_LENGTH)] | None = Field(
-        None, description="What is going on, for people."
-    )
+    message: Message | None = Field(None, description="What is going on, for people.")
     conditions: Annotated[list[Condition], Field(max_length=16)] | None = Field(
         None,
         description="Complete, Failed, Suspended, Reconciling, ServerAvailable and Stalled.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
-    endpoint: Annotated[str, StringConstraints(max_length=64)] | None = Field(
+    endpoint: EndpointPath | None = Field(
         None, description="API path of the requests: of the spec, else the one that all lines name."
     )
-    model: Annotated[str, StringConstraints(max_length=512)] | None = Field(
+    model: ModelName | None = Field(
         None, description="Model of the requests: of the spec, else the one that all lines name."
     )
-    progress: Annotated[str, StringConstraints(max_length=64)] | None = Field(
-        None, description="Requests done of all, such as 1234/5000."
-    )
-    rate: Annotated[str, StringConstraints(max_length=32)] | None = Field(
-        None, description="Requests done a second, lately, such as 412/s."
-    )
-    eta: Annotated[str, StringConstraints(max_length=32)] | None = Field(
-        None, description="Time left at that rate, such as 3m."
-    )
+    progress: Word | None = Field(None, description="Requests done of all, such as 1234/5000.")
+    rate: Word | None = Field(None, description="Requests done a second, lately, such as 412/s.")
+    eta: Word | None = Field(None, description="Time left at that rate, such as 3m.")
     estimated_completion_time: Time | None = Field(None, description="When the run ends at that rate.")
     request_counts: RequestCounts | None = Field(None, description="Requests by outcome.")
     shards: ShardCounts | None = Field(None, description="Shards by state.")
     usage: Usage | None = Field(None, description="Tokens that the server reported.")
-    finish_reasons: Annotated[dict[str, int], Field(max_length=16)] | None = Field(
+    finish_reasons: CountsByName | None = Field(
         None, description="Answers by their finish reason, such as stop and length."
     )
-    error_codes: Annotated[dict[str, int], Field(max_length=16)] | None = Field(
+    error_codes: CountsByName | None = Field(
         None, description="Failed requests by HTTP status or error code, the most frequent ones."
     )
     output: PublishedObject | None = Field(
@@ -152,15 +157,15 @@ class BatchJobStatus(Model):
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     validation_error_count: Count | None = Field(None, description="All errors of an invalid input.")
-    validation_errors_uri: Annotated[str, StringConstraints(max_length=4096)] | None = Field(
+    validation_errors_uri: URI | None = Field(
         None,
         alias="validationErrorsURI",
         description="URI of the object with the errors of an invalid input.",
     )
-    plan_uri: Annotated[str, StringConstraints(max_length=4096)] | None = Field(
+    plan_uri: URI | None = Field(
         None, alias="planURI", description="URI of the plan record; the work objects lie beside it."
     )
-    fingerprint: Annotated[str, StringConstraints(max_length=64)] | None = Field(
+    fingerprint: Fingerprint | None = Field(
         None,
         description="Identity of the work: input, endpoint, model and sharding. The same fingerprint, the same work.",
     )
