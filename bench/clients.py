@@ -1,0 +1,242 @@
+"""One contender, measured in a process of its own: `python clients.py NAME URL ...` prints a JSON line.
+
+Each sends the same bodies to the same path with the same concurrency, reads each answer whole and checks
+its status. What is measured begins after a warm-up that opens the connections.
+"""
+
+import argparse
+import asyncio
+import itertools
+import json
+import resource
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+PATH = "/v1/chat/completions"
+HEADERS = {"Content-Type": "application/json", "Authorization": "Bearer bench"}
+TIMEOUT_SECONDS = 60.0
+PROMPT = "Explain to a curious child, in a few short sentences and with an example, why the sky is blue. " * 4
+
+Send = Callable[[bytes], Awaitable[None]]
+Opened = Callable[[str, int], AbstractAsyncContextManager[Send]]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What to send: until `requests` are answered or `seconds` have passed."""
+
+    url: str
+    requests: int
+    concurrency: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    requests: int
+    seconds: float
+    cpu_seconds: float
+    peak_rss_mb: float
+
+
+def make_body(number: int) -> bytes:
+    """Give a body of about 500 bytes."""
+    content = f"{PROMPT}({number})"
+    message = {"model": "bench", "messages": [{"role": "user", "content": content}], "max_tokens": 64}
+    return json.dumps(message).encode()
+
+
+def bodies() -> Iterator[bytes]:
+    return itertools.cycle([make_body(number) for number in range(1000)])
+
+
+def check(status: int) -> None:
+    if status != 200:
+        raise RuntimeError(f"the server answered {status}")
+
+
+@asynccontextmanager
+async def transport(url: str, concurrency: int) -> AsyncIterator[Send]:
+    """Send as the worker does, through batchwright's transport."""
+    from batchwright.worker.transport import TransportSettings, open_transport
+
+    opened = open_transport(TransportSettings(url, concurrency))
+
+    async def send(body: bytes) -> None:
+        check((await opened.post(PATH, body, headers=HEADERS, timeout=TIMEOUT_SECONDS)).status)
+
+    yield send
+    await opened.close()
+
+
+@asynccontextmanager
+async def bare_aiohttp(url: str, concurrency: int) -> AsyncIterator[Send]:
+    """The plainest loop over aiohttp, which everything else is compared with."""
+    import aiohttp
+
+    connector = aiohttp.TCPConnector(limit=concurrency)
+    async with aiohttp.ClientSession(connector=connector, headers=HEADERS) as session:
+
+        async def send(body: bytes) -> None:
+            async with session.post(url + PATH, data=body) as response:
+                await response.read()
+                check(response.status)
+
+        yield send
+
+
+@asynccontextmanager
+async def bare_httpx(url: str, concurrency: int, transport: Any = None) -> AsyncIterator[Send]:
+    import httpx
+
+    limits = httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
+    async with httpx.AsyncClient(
+        headers=HEADERS, limits=limits, timeout=TIMEOUT_SECONDS, transport=transport
+    ) as client:
+
+        async def send(body: bytes) -> None:
+            check((await client.post(url + PATH, content=body)).status_code)
+
+        yield send
+
+
+@asynccontextmanager
+async def httpx_over_aiohttp(url: str, concurrency: int) -> AsyncIterator[Send]:
+    import httpx
+    from httpx_aiohttp import AiohttpTransport
+
+    limits = httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
+    async with bare_httpx(url, concurrency, AiohttpTransport(limits=limits)) as send:
+        yield send
+
+
+def openai_client(url: str, concurrency: int, *, over_aiohttp: bool) -> AbstractAsyncContextManager[Send]:
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Send]:
+        import openai
+
+        client = openai.AsyncOpenAI(
+            base_url=f"{url}/v1",
+            api_key="bench",
+            max_retries=0,
+            timeout=TIMEOUT_SECONDS,
+            http_client=openai.DefaultAioHttpClient() if over_aiohttp else None,
+        )
+        allowed = asyncio.Semaphore(concurrency)
+
+        async def send(body: bytes) -> None:
+            async with allowed:
+                await client.chat.completions.create(**json.loads(body))
+
+        yield send
+        await client.close()
+
+    return opened()
+
+
+@asynccontextmanager
+async def own_protocol(url: str, concurrency: int) -> AsyncIterator[Send]:
+    """A client of one's own, as small as it can be: the limit of what Python can do here, not a choice."""
+    from own_client import OwnClient
+
+    client = OwnClient(url, concurrency)
+
+    async def send(body: bytes) -> None:
+        check((await client.post(PATH, body, HEADERS))[0])
+
+    yield send
+    client.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    label: str
+    open: Opened
+    uvloop: bool = False
+
+
+CONTENDERS = {
+    "transport": Contender("batchwright's transport, uvloop", transport, uvloop=True),
+    "transport-asyncio": Contender("batchwright's transport, asyncio", transport),
+    "aiohttp": Contender("bare aiohttp, asyncio", bare_aiohttp),
+    "aiohttp-uvloop": Contender("bare aiohttp, uvloop", bare_aiohttp, uvloop=True),
+    "openai": Contender("AsyncOpenAI and a semaphore", lambda u, c: openai_client(u, c, over_aiohttp=False)),
+    "openai-aiohttp": Contender("AsyncOpenAI over aiohttp", lambda u, c: openai_client(u, c, over_aiohttp=True)),
+    "httpx": Contender("httpx", bare_httpx),
+    "httpx-aiohttp": Contender("httpx over aiohttp", httpx_over_aiohttp),
+    "own": Contender("own protocol on httptools, asyncio", own_protocol),
+    "own-uvloop": Contender("own protocol on httptools, uvloop", own_protocol, uvloop=True),
+}
+
+
+async def drive(send: Send, load: Load) -> Measured:
+    source = bodies()
+    for _ in range(2):
+        await asyncio.gather(*(send(next(source)) for _ in range(load.concurrency)))
+
+    remaining, done = load.requests, 0
+    started, cpu_started = time.perf_counter(), cpu_seconds()
+    result: Measured | None = None
+
+    def finish() -> None:
+        # At the end of the time and not of the last request: the tail, with ever less in flight, is no
+        # part of the rate.
+        nonlocal result
+        result = measured(done, started, cpu_started)
+
+    async def worker() -> None:
+        nonlocal remaining, done
+        while remaining > 0 and result is None:
+            remaining -= 1
+            await send(next(source))
+            done += 1
+
+    end = asyncio.get_running_loop().call_later(load.seconds, finish)
+    await asyncio.gather(*(worker() for _ in range(load.concurrency)))
+    end.cancel()
+    return result or measured(done, started, cpu_started)
+
+
+def measured(requests: int, started: float, cpu_started: float) -> Measured:
+    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return Measured(requests, time.perf_counter() - started, cpu_seconds() - cpu_started, round(peak_kib / 1024, 1))
+
+
+def cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+async def measure(contender: Contender, load: Load) -> Measured:
+    async with contender.open(load.url, load.concurrency) as send:
+        return await drive(send, load)
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=CONTENDERS)
+    parser.add_argument("url")
+    parser.add_argument("--requests", type=int, required=True)
+    parser.add_argument("--concurrency", type=int, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    options = parser.parse_args(arguments)
+    contender = CONTENDERS[options.name]
+    load = Load(options.url, options.requests, options.concurrency, options.seconds)
+    with asyncio.Runner(loop_factory=loop_factory(contender)) as runner:
+        print(json.dumps(asdict(runner.run(measure(contender, load)))))
+
+
+def loop_factory(contender: Contender) -> Callable[[], asyncio.AbstractEventLoop]:
+    if contender.uvloop:
+        import uvloop
+
+        return uvloop.new_event_loop
+    return asyncio.new_event_loop
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
