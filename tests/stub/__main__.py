@@ -1,0 +1,5 @@
+import sys
+
+from stub.main import main
+
+sys.exit(main())

@@ -1,0 +1,75 @@
+"""Which requests arrived, how often, and which were answered: in bounded memory."""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One request that reached an inference endpoint with a readable body."""
+
+    time: float
+    """Unix seconds."""
+    key: str
+    request_id: str | None
+    """The header X-Request-Id as the client sent it."""
+    endpoint: str
+    priority: int
+    attempt: int
+    """How many arrivals of the same key came before it."""
+    in_flight: int
+    """Requests in flight, this one included."""
+
+
+class ArrivalLog:
+    """Counts per key, for so many keys at most, and the last arrivals.
+
+    Past `max_keys` a new key is no longer counted (its attempts all look like the first);
+    `uncounted` says how many arrivals that concerned.
+    """
+
+    def __init__(self, *, max_keys: int = 200_000, last: int = 10_000) -> None:
+        self._max_keys = max_keys
+        self._last: deque[Arrival] = deque(maxlen=last)
+        self._arrived: dict[str, int] = {}
+        self._answered: dict[str, int] = {}
+        self.total = 0
+        self.uncounted = 0
+
+    def attempts(self, key: str) -> int:
+        """Return how many arrivals of this key there were."""
+        return self._arrived.get(key, 0)
+
+    def arrive(self, arrival: Arrival) -> None:
+        self.total += 1
+        self._last.append(arrival)
+        if arrival.key in self._arrived:
+            self._arrived[arrival.key] += 1
+        elif len(self._arrived) < self._max_keys:
+            self._arrived[arrival.key] = 1
+        else:
+            self.uncounted += 1
+
+    def answer(self, key: str) -> None:
+        """Note that the request got a whole and sound answer of 200."""
+        if key in self._arrived:
+            self._answered[key] = self._answered.get(key, 0) + 1
+
+    def clear(self) -> None:
+        self._last.clear()
+        self._arrived.clear()
+        self._answered.clear()
+        self.total = self.uncounted = 0
+
+    def snapshot(self, *, last: int) -> dict[str, Any]:
+        """Return the log as JSON values, with the latest `last` arrivals, oldest first."""
+        latest = list(self._last)[-last:] if last else []
+        return {
+            "total": self.total,
+            "distinct": len(self._arrived),
+            "uncounted": self.uncounted,
+            "arrived": dict(self._arrived),
+            "answered": dict(self._answered),
+            "last": latest,
+        }

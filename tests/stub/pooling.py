@@ -1,0 +1,157 @@
+"""Answers of the endpoints that measure texts, in vLLM's shapes: embeddings, score, rerank."""
+
+import base64
+import struct
+import time
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+from stub import errors, texts
+from stub.chance import unit_draw
+from stub.generation import Answer, Counts
+from stub.switches import Step
+
+DIMENSIONS = 8
+
+
+def embeddings(body: Mapping[str, Any], model: str, request_id: str, step: Step) -> Answer:
+    _no_finish("/v1/embeddings", step)
+    value = body.get("input")
+    if value is None:
+        raise errors.invalid_field("input", "missing", "Field required")
+    inputs = texts.prompt_texts(value)
+    if inputs is None:
+        raise errors.invalid_field("input", "string_type", "Input should be a text, token ids, or a list of these")
+    form = body.get("encoding_format", "float")
+    if form not in ("float", "base64"):
+        raise errors.invalid_field("encoding_format", "literal_error", "Input should be 'float' or 'base64'")
+    dimensions = _dimensions(body)
+    data: list[dict[str, Any]] = [
+        {"index": index, "object": "embedding", "embedding": _encoded(embedding_of(text, dimensions), form)}
+        for index, text in enumerate(inputs)
+    ]
+    counts = Counts(sum(map(texts.count_tokens, inputs)))
+    head = {
+        "id": f"embd-{request_id}",
+        "object": "list",
+        "created": int(time.time()),
+        "model": model,
+        "data": data,
+    }
+    return Answer(_padded(head | _usage(counts, step), step), counts)
+
+
+def score(body: Mapping[str, Any], model: str, request_id: str, step: Step) -> Answer:
+    _no_finish("/v1/score", step)
+    left, right = _pairs(body)
+    counts = Counts(sum(map(texts.count_tokens, [*left, *right])))
+    data = [
+        {"index": index, "object": "score", "score": score_of(one, other)}
+        for index, (one, other) in enumerate(zip(left, right, strict=True))
+    ]
+    head = {
+        "id": f"score-{request_id}",
+        "object": "list",
+        "created": int(time.time()),
+        "model": model,
+        "data": data,
+    }
+    return Answer(_padded(head | _usage(counts, step), step), counts)
+
+
+def rerank(body: Mapping[str, Any], model: str, request_id: str, step: Step) -> Answer:
+    _no_finish("/v1/rerank", step)
+    query = body.get("query")
+    if not isinstance(query, str):
+        raise errors.invalid_field("query", "missing" if query is None else "string_type", "Field required")
+    documents = _texts(body, "documents")
+    top = body.get("top_n", 0)
+    if not isinstance(top, int) or isinstance(top, bool) or top < 0:
+        raise errors.invalid_field("top_n", "greater_than_equal", "Input should be greater than or equal to 0")
+    results: list[dict[str, Any]] = [
+        {
+            "index": index,
+            "document": {"text": document, "multi_modal": None},
+            "relevance_score": score_of(query, document),
+        }
+        for index, document in enumerate(documents)
+    ]
+    results.sort(key=lambda result: result["relevance_score"], reverse=True)
+    counts = Counts(sum(map(texts.count_tokens, [query, *documents])))
+    tokens = {} if step.usage == "none" else {"prompt_tokens": counts.prompt, "total_tokens": counts.prompt}
+    head: dict[str, Any] = {"id": f"rerank-{request_id}", "model": model, "results": results[: top or None]}
+    return Answer(_padded(head | ({"usage": tokens} if tokens else {}), step), counts)
+
+
+def embedding_of(text: str, dimensions: int = DIMENSIONS) -> list[float]:
+    """Return the embedding of a text: numbers from -1 to 1 that float32 holds exactly."""
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()
+    return [unit_step / 128 - 1 for unit_step in (digest * (dimensions // 32 + 1))[:dimensions]]
+
+
+def score_of(one: str, other: str) -> float:
+    """Return the score of a pair of texts, from 0 to 1."""
+    return unit_draw(0, one, other)
+
+
+def _encoded(vector: list[float], form: str) -> list[float] | str:
+    if form == "float":
+        return vector
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+
+
+def _pairs(body: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    for first, second in (("text_1", "text_2"), ("queries", "documents"), ("queries", "items"), ("data_1", "data_2")):
+        if first in body and second in body:
+            left, right = _texts(body, first), _texts(body, second)
+            # One text is compared with each of many.
+            left = left * len(right) if len(left) == 1 else left
+            if len(left) != len(right):
+                raise errors.bad_request("Input lengths must be either 1:1, 1:N or N:N")
+            return left, right
+    raise errors.invalid_field("text_1", "missing", "Field required")
+
+
+def _texts(body: Mapping[str, Any], name: str) -> list[str]:
+    value = body.get(name)
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return value
+    kind = "missing" if value is None else "list_type"
+    raise errors.invalid_field(name, kind, "Input should be a text or a list of texts, not an empty one")
+
+
+def _dimensions(body: Mapping[str, Any]) -> int:
+    dimensions = body.get("dimensions")
+    if dimensions is None:
+        return DIMENSIONS
+    if not isinstance(dimensions, int) or isinstance(dimensions, bool) or not 1 <= dimensions <= 65_536:
+        raise errors.bad_request(f"dimensions must be from 1 to 65536, got {dimensions}.", param="dimensions")
+    return dimensions
+
+
+def _usage(counts: Counts, step: Step) -> dict[str, Any]:
+    if step.usage == "none":
+        return {}
+    return {
+        "usage": {
+            "prompt_tokens": counts.prompt,
+            "total_tokens": counts.prompt,
+            "completion_tokens": 0,
+            "prompt_tokens_details": None,
+            "completion_tokens_details": None,
+        }
+    }
+
+
+def _padded(body: dict[str, Any], step: Step) -> dict[str, Any]:
+    # These answers hold no text to draw out; an unknown member does no harm.
+    return body | {"padding": "a" * step.size} if step.size else body
+
+
+def _no_finish(endpoint: str, step: Step) -> None:
+    useless = [name for name in ("finish", "text", "cached", "reasoning") if getattr(step, name) is not None]
+    if useless:
+        raise errors.bad_request(f"metadata.stub: {endpoint} has no {' and no '.join(useless)}")

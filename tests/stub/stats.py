@@ -1,0 +1,113 @@
+"""What the server counts about itself, and how it shows it: as JSON and as vLLM's metrics."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from stub.capacity import Capacity
+from stub.generation import Counts
+from stub.settings import Settings
+
+
+class Stats:
+    """Counters since the start or the last reset; what is in flight outlives a reset."""
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self.clear()
+
+    def clear(self) -> None:
+        self.total = 0
+        """Requests to the inference endpoints, refused ones too."""
+        self.max_in_flight = self.in_flight
+        self.by_status: Counter[int] = Counter()
+        self.by_fault: Counter[str] = Counter()
+        """Requests that got no answer or a broken one, by the switch that did it."""
+        self.other: Counter[str] = Counter()
+        """Requests to the other paths."""
+        self.disconnected = 0
+        """Requests whose client left before the answer."""
+        self.connections = 0
+        """Connections accepted on the main port."""
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.generation_tokens = 0
+        self.finished: Counter[str] = Counter()
+
+    def enter(self) -> None:
+        self.total += 1
+        self.in_flight += 1
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
+
+    def leave(self) -> None:
+        self.in_flight -= 1
+
+    def answered(self, counts: Counts, finish: str | None) -> None:
+        self.prompt_tokens += counts.prompt
+        self.cached_tokens += counts.cached
+        self.generation_tokens += counts.completion
+        self.finished[finish or "stop"] += 1
+
+    def snapshot(self, capacity: Capacity, open_connections: int) -> dict[str, Any]:
+        return {
+            "total": self.total,
+            "in_flight": self.in_flight,
+            "max_in_flight": self.max_in_flight,
+            "running": capacity.running,
+            "waiting": capacity.waiting,
+            "by_status": {str(status): count for status, count in sorted(self.by_status.items())},
+            "by_fault": dict(self.by_fault),
+            "other": dict(self.other),
+            "disconnected": self.disconnected,
+            "connections": self.connections,
+            "open_connections": open_connections,
+            "prompt_tokens": self.prompt_tokens,
+            "cached_tokens": self.cached_tokens,
+            "generation_tokens": self.generation_tokens,
+        }
+
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_UNLIMITED_SLOTS = 256
+"""vLLM's default of --max-num-seqs on most devices: what the cache holds where no slots are set."""
+
+
+def metrics_text(stats: Stats, capacity: Capacity, settings: Settings) -> str:
+    """Write the metrics a vLLM of 0.32 exposes and that clients steer by, in Prometheus' text format."""
+    return "".join(_lines(stats, capacity, settings))
+
+
+def _lines(stats: Stats, capacity: Capacity, settings: Settings) -> Iterator[str]:
+    model = _escaped(settings.models[0] if settings.models else "")
+    labels = f'engine="0",model_name="{model}"'
+    waiting = capacity.waiting if settings.waiting is None else settings.waiting
+    usage = settings.kv_cache_usage
+    if usage is None:
+        usage = min(1.0, capacity.running / (capacity.slots or _UNLIMITED_SLOTS))
+    gauges = (
+        ("num_requests_running", "Number of requests in model execution batches.", capacity.running),
+        ("num_requests_waiting", "Number of requests waiting to be processed.", waiting),
+        ("kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", usage),
+    )
+    for name, text, value in gauges:
+        yield f"# HELP vllm:{name} {text}\n# TYPE vllm:{name} gauge\nvllm:{name}{{{labels}}} {float(value)}\n"
+    counters = (
+        ("prefix_cache_queries", "Prefix cache queries, in terms of number of queried tokens.", stats.prompt_tokens),
+        ("prefix_cache_hits", "Prefix cache hits, in terms of number of cached tokens.", stats.cached_tokens),
+        ("num_preemptions", "Cumulative number of preemption from the engine.", 0),
+        ("prompt_tokens", "Number of prefill tokens processed.", stats.prompt_tokens),
+        ("prompt_tokens_cached", "Number of cached prompt tokens (local + external).", stats.cached_tokens),
+        ("generation_tokens", "Number of generation tokens processed.", stats.generation_tokens),
+    )
+    for name, text, value in counters:
+        yield f"# HELP vllm:{name}_total {text}\n# TYPE vllm:{name}_total counter\n"
+        yield f"vllm:{name}_total{{{labels}}} {float(value)}\n"
+    yield "# HELP vllm:request_success_total Count of successfully processed requests.\n"
+    yield "# TYPE vllm:request_success_total counter\n"
+    for reason in ("stop", "length", "abort", "error", "repetition"):
+        count = float(stats.finished[reason])
+        yield f'vllm:request_success_total{{engine="0",finished_reason="{reason}",model_name="{model}"}} {count}\n'
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
