@@ -9,7 +9,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_validator
 
 from batchwright.api import rules
 from batchwright.api.duration import Duration
@@ -18,11 +18,13 @@ from batchwright.api.model import Model
 MAX_SHARDS = 10_000
 """More shards than this make no job faster, and the plan record long."""
 
-DNSName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+DNSName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=rules.DNS_NAME_PATTERN)]
 ObjectKey = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
-FileName = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^/\x00]*[^/\x00.][^/\x00]*$")]
-HTTPURL = Annotated[str, StringConstraints(max_length=2048, pattern=r"^https?://[^/\s]+\S*$")]
-ShortText = Annotated[str, StringConstraints(max_length=1024)]
+FileName = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=rules.FILE_NAME_PATTERN)]
+HTTPURL = Annotated[str, StringConstraints(max_length=2048, pattern=rules.HTTP_URL_PATTERN)]
+HeaderValue = Annotated[str, StringConstraints(max_length=1024, pattern=rules.HEADER_VALUE_PATTERN)]
+LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=rules.LABEL_VALUE_PATTERN)]
+AnnotationValue = Annotated[str, StringConstraints(max_length=16_384)]
 PreservedObject = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
 PreservedObjects = Annotated[list[PreservedObject], Field(max_length=64)]
 
@@ -126,6 +128,14 @@ class OutputNames(Model):
         None, description="Name of a progress object kept current during the run. Default: none is written."
     )
 
+    @model_validator(mode="after")
+    def _differ(self) -> Self:
+        names = [self.results or "results.jsonl", self.errors or "errors.jsonl", self.retry or "retry.jsonl"]
+        names += [self.progress] if self.progress else []
+        if len(set(names)) < len(names):
+            raise ValueError(rules.OUTPUT_NAMES_DIFFER.message)
+        return self
+
 
 class Output(Model):
     """Where the results go."""
@@ -135,7 +145,12 @@ class Output(Model):
         " Taken literally. Can't be changed.",
     )
     storage: Storage | None = Field(None, description="How the output's store is reached. Default: spec.storage.")
-    names: OutputNames | None = Field(None, description="Names of the published objects. Can't be changed.")
+    names: OutputNames | None = Field(
+        None,
+        description="Names of the published objects. Default: results.jsonl, errors.jsonl, retry.jsonl, and no progress"
+        " object. Can't be changed.",
+        json_schema_extra={"x-kubernetes-validations": [rules.OUTPUT_NAMES_DIFFER.schema()]},
+    )
 
 
 class ServiceReference(Model):
@@ -144,8 +159,8 @@ class ServiceReference(Model):
     name: Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$")] = (
         Field(description="Name of the Service, in the namespace of the BatchJob.")
     )
-    port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
-        None, description="Port of the Service (number). Default: 8000."
+    port: Annotated[int, Field(strict=True, ge=1, le=65535)] | None = Field(
+        None, description="Port of the Service, a number. Default: 8000."
     )
 
 
@@ -154,11 +169,13 @@ class Server(Model):
 
     url: HTTPURL | None = Field(
         None,
-        description="Base URL of the server, without /v1, such as http://vllm:8000. Either url or service.",
+        description="Base URL of the server, without /v1, such as http://vllm:8000. Either url or service."
+        " Default: the operator's setting.",
     )
     service: ServiceReference | None = Field(
         None,
-        description="A Service of the BatchJob's namespace in front of the server. Either url or service.",
+        description="A Service of the BatchJob's namespace in front of the server, reached by plain HTTP. Either url or"
+        " service. Default: the operator's setting.",
     )
     api_key_secret_ref: SecretKeyReference | None = Field(
         None, description="Secret with the server's API key, sent as a bearer token. Default: no key is sent."
@@ -168,30 +185,32 @@ class Server(Model):
         description="ConfigMap with the PEM certificates that the server's certificate is checked against."
         " Default: the public ones of the worker image.",
     )
-    headers: Annotated[dict[str, ShortText], Field(max_length=32)] | None = Field(
-        None, description="Headers added to every request, name to value. Not for secrets. Default: none."
+    headers: Annotated[dict[str, HeaderValue], Field(max_length=32)] | None = Field(
+        None,
+        description="Headers added to every request, name to value. Not for secrets. Default: none.",
+        json_schema_extra={"x-kubernetes-validations": [rules.HEADER_NAMES.schema()]},
     )
 
     @model_validator(mode="after")
     def _one_address(self) -> Self:
         if self.url is not None and self.service is not None:
             raise ValueError(rules.SERVER_ONE_ADDRESS.message)
-        for name, value in (self.headers or {}).items():
-            if not re.fullmatch(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+", name) or re.search(r"[\r\n\x00]", value):
-                raise ValueError(f"{name[:64]!r} can't be sent as an HTTP header: remove line breaks and spaces")
+        for name in self.headers or {}:
+            if not re.fullmatch(rules.HEADER_NAME_PATTERN, name):
+                raise ValueError(f"{name[:64]!r} can't be sent: {rules.HEADER_NAMES.message}")
         return self
 
 
 class Sharding(Model):
     """How the input is split."""
 
-    lines_per_shard: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+    lines_per_shard: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = Field(
         None,
         description="Lines of a shard, the unit of commit. Default: the number nearest to 1,000 within 500"
         " to 2,000 that"
         " makes the number of shards a multiple of parallelism. Can't be changed.",
     )
-    parallelism: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+    parallelism: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = Field(
         None, description="Worker pods at once. Default: 8, or the number of shards where that is less."
     )
 
@@ -201,34 +220,37 @@ class Requests(Model):
 
     timeout: Duration | None = Field(
         None,
-        description="Time that one try of a request may take, a Go duration such as 90s, 3m or 1.5h. Default: 3m.",
+        description="Time that one try of a request may take, a Go duration such as 90s, 3m or 1.5h, at least 1ms."
+        " Default: 3m.",
+        json_schema_extra={"x-kubernetes-validations": [rules.TIMEOUT.schema()]},
     )
-    retries: Annotated[int, Field(ge=0, le=100)] | None = Field(
+    retries: Annotated[int, Field(strict=True, ge=0, le=100)] | None = Field(
         None,
         description="Tries after the first one of a request that failed. Default: 3, so at most four tries.",
     )
-    max_concurrency: Annotated[int, Field(ge=1, le=4096)] | None = Field(
+    max_concurrency: Annotated[int, Field(strict=True, ge=1, le=4096)] | None = Field(
         None, description="Requests in flight at once, for each worker. Default: 64."
     )
-    priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = Field(
+    priority: Annotated[int, Field(strict=True, ge=-(2**31), le=2**31 - 1)] | None = Field(
         None,
         description="Sent to vLLM as X-Vllm-Priority: a lower number is served first. Counts only where the server runs"
         " with --scheduling-policy priority. Default: not sent.",
     )
-    max_failures: int | str | None = Field(
+    max_failures: StrictInt | Annotated[str, StringConstraints(max_length=4)] | None = Field(
         None,
         description='Failed requests at which the BatchJob stops early, a number or a part of all such as "5%".'
-        " Default: never.",
+        " Default: it never stops early.",
         json_schema_extra={
             "x-kubernetes-int-or-string": True,
+            "maxLength": 4,
             "x-kubernetes-validations": [rules.MAX_FAILURES.schema()],
         },
     )
 
     @model_validator(mode="after")
     def _values(self) -> Self:
-        if self.timeout is not None and self.timeout <= timedelta(0):
-            raise ValueError("timeout must be more than zero, such as 3m")
+        if self.timeout is not None and self.timeout < timedelta(milliseconds=1):
+            raise ValueError(rules.TIMEOUT.message)
         if isinstance(self.max_failures, str) and not re.fullmatch(rules.PERCENTAGE_PATTERN, self.max_failures):
             raise ValueError(rules.MAX_FAILURES.message)
         if isinstance(self.max_failures, int) and self.max_failures < 0:
@@ -248,7 +270,7 @@ class Worker(Model):
         " same name. Default: requests cpu 250m, memory 256Mi, ephemeral-storage 1Gi; limits memory 512Mi,"
         " ephemeral-storage 4Gi.",
     )
-    node_selector: dict[str, str] | None = Field(
+    node_selector: Annotated[dict[str, LabelValue], Field(max_length=64)] | None = Field(
         None, description="Labels that a worker's node must have. Default: none."
     )
     tolerations: PreservedObjects | None = Field(None, description="Taints that workers tolerate. Default: none.")
@@ -274,10 +296,10 @@ class Worker(Model):
     env: PreservedObjects | None = Field(
         None, description="Environment variables, as in a container, such as HTTPS_PROXY. Default: none."
     )
-    labels: Annotated[dict[str, str], Field(max_length=32)] | None = Field(
+    labels: Annotated[dict[str, LabelValue], Field(max_length=32)] | None = Field(
         None, description="Labels added to worker pods. Default: none."
     )
-    annotations: Annotated[dict[str, str], Field(max_length=32)] | None = Field(
+    annotations: Annotated[dict[str, AnnotationValue], Field(max_length=32)] | None = Field(
         None, description="Annotations added to worker pods. Default: none."
     )
 
@@ -306,19 +328,24 @@ class BatchJobSpec(Model):
     )
     storage: Storage | None = Field(
         None,
-        description="How object stores are reached; input.storage and output.storage override it as a whole.",
+        description="How object stores are reached; input.storage and output.storage override it as a whole. Default:"
+        " AWS S3, with the SDK's own chain of credentials.",
     )
     completion_window: Duration | None = Field(
         None,
-        description="Time from creation to expiry, a Go duration such as 24h; suspended and queued time count."
-        " Default: never expires.",
+        description="Time from creation to expiry, a Go duration such as 24h, at least 1s; suspended and queued"
+        " time count. Default: never expires.",
+        json_schema_extra={"x-kubernetes-validations": [rules.COMPLETION_WINDOW.schema()]},
     )
-    sharding: Sharding | None = Field(None, description="How the input is split over worker pods.")
+    sharding: Sharding | None = Field(
+        None, description="How the input is split over worker pods. Default: as each field says."
+    )
     requests: Requests | None = Field(
-        None, description="How requests are sent: time limit, tries, concurrency, priority."
+        None,
+        description="How requests are sent: time limit, tries, concurrency, priority. Default: as each field says.",
     )
-    suspend: bool | None = Field(None, description="true pauses the work, false goes on. Default: false.")
-    cancel: bool | None = Field(
+    suspend: StrictBool | None = Field(None, description="true pauses the work, false goes on. Default: false.")
+    cancel: StrictBool | None = Field(
         None,
         description="true stops for good and publishes what is finished. Can't be undone. Default: false.",
     )
@@ -328,22 +355,27 @@ class BatchJobSpec(Model):
         " the same output;"
         " Never starts anew. Default: Auto.",
     )
-    ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
+    ttl_seconds_after_finished: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = Field(
         None,
         description="Seconds from the end to the deletion of the BatchJob; results stay. Default: never deleted.",
     )
-    queue_name: DNSName | None = Field(
-        None, description="Local queue of Kueue in which the run Job waits. Default: none."
+    queue_name: (
+        Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=rules.DNS_NAME_PATTERN)] | None
+    ) = Field(None, description="Local queue of Kueue in which the run Job waits. Default: none.")
+    worker: Worker | None = Field(
+        None, description="The worker pods: image, resources, placement, volumes. Default: as each field says."
     )
-    worker: Worker | None = Field(None, description="The worker pods: image, resources, placement, volumes.")
     metadata: Annotated[dict[str, MetadataValue], Field(max_length=16)] | None = Field(
         None,
-        description="Up to 16 pairs of your own, keys up to 64 and values up to 512 characters, as in OpenAI's API.",
+        description="Up to 16 pairs of your own, keys up to 64 and values up to 512 characters, as in OpenAI's API."
+        " Default: none.",
         json_schema_extra={"x-kubernetes-validations": [rules.METADATA_KEYS.schema()]},
     )
 
     @model_validator(mode="after")
     def _values(self) -> Self:
+        if self.completion_window is not None and self.completion_window < timedelta(seconds=1):
+            raise ValueError(rules.COMPLETION_WINDOW.message)
         if any(len(key) > rules.METADATA_KEY_LENGTH for key in self.metadata or {}):
             raise ValueError(rules.METADATA_KEYS.message)
         return self

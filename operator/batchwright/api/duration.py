@@ -14,6 +14,9 @@ NUMBER_WITH_UNIT = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)"
 DURATION_PATTERN = f"^({NUMBER_WITH_UNIT})+$"
 DURATION_MAX_LENGTH = 32
 
+MAX_DURATION = timedelta(microseconds=(2**63 - 1) // 1000)
+"""Go's largest duration, about 292 years. The API server's rules can't read a longer one, and dates have an end."""
+
 _MICROSECONDS = {
     "ns": Fraction(1, 1000),
     "us": Fraction(1),
@@ -44,10 +47,9 @@ def parse_duration(text: str) -> timedelta:
         ),
         start=Fraction(0),
     )
-    try:
-        return timedelta(microseconds=round(total))
-    except OverflowError:
-        raise ValueError(f"{text!r} is too long for a duration") from None
+    if total > MAX_DURATION // timedelta(microseconds=1):
+        raise ValueError(f"{text!r} is longer than {format_duration(MAX_DURATION)}, the longest duration")
+    return timedelta(microseconds=round(total))
 
 
 def format_duration(duration: timedelta) -> str:
