@@ -1,0 +1,1 @@
+"""A real Kubernetes of one to three nodes on one Linux machine, without Docker."""
