@@ -110,8 +110,8 @@ class Input(Model):
 
     uri: Annotated[str, StringConstraints(max_length=2048, pattern=rules.INPUT_URI_PATTERN)] = Field(
         description="The JSONL object of requests: s3://bucket/key or file:///path on a mounted volume."
-        " Taken literally:"
-        " nothing is percent-decoded. Can't be changed.",
+        " Taken literally: nothing is percent-decoded. Can't be changed.",
+        json_schema_extra={"x-kubernetes-validations": [rules.INPUT_SCHEME.schema()]},
     )
     storage: Storage | None = Field(None, description="How the input's store is reached. Default: spec.storage.")
 
@@ -143,6 +143,7 @@ class Output(Model):
     uri: Annotated[str, StringConstraints(max_length=2048, pattern=rules.OUTPUT_URI_PATTERN)] = Field(
         description="A prefix, s3://bucket/prefix/ or file:///folder/. The BatchJob writes under <prefix>/<its name>/."
         " Taken literally. Can't be changed.",
+        json_schema_extra={"x-kubernetes-validations": [rules.OUTPUT_SCHEME.schema()]},
     )
     storage: Storage | None = Field(None, description="How the output's store is reached. Default: spec.storage.")
     names: OutputNames | None = Field(

@@ -1,5 +1,6 @@
 """Condition types and reasons of a BatchJob. Conditions are the truth; `phase` is derived from them."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -78,3 +79,71 @@ class Reason(StrEnum):
     SERVER_AWAY = "ServerAway"
     NOT_SUSPENDED = "NotSuspended"
     SUSPENDED = "Suspended"
+
+
+CONDITION_MEANINGS: Mapping[ConditionType, str] = {
+    ConditionType.COMPLETE: "True: every request ended, and results and errors are published. Terminal.",
+    ConditionType.FAILED: "True: it ended without that: failed, cancelled or expired. Terminal.",
+    ConditionType.SUSPENDED: "True: spec.suspend pauses the work; no worker runs.",
+    ConditionType.RECONCILING: "True: the operator works towards the end. False once it is reached.",
+    ConditionType.SERVER_AVAILABLE: "False: the model server doesn't answer. It heals by itself; nothing is charged to"
+    " the requests meanwhile.",
+    ConditionType.STALLED: "True: a person must act, and the message says how. It goes on by itself afterwards.",
+}
+
+
+REASON_MEANINGS: Mapping[ConditionType, Mapping[Reason, str]] = {
+    ConditionType.RECONCILING: {
+        Reason.PENDING: "Not begun: suspended from the start, or waiting for what it needs.",
+        Reason.VALIDATING: "The plan Job reads the input and checks its lines, the model, and the access to storage.",
+        Reason.RUNNING: "Workers send requests.",
+        Reason.REPAIRING: "The run ended with shards that have no record: it runs again, at most three times.",
+        Reason.WAITING_FOR_MERGE: "The run ended; the merge Job has yet to start.",
+        Reason.MERGING: "The merge Job joins results and errors in input order.",
+        Reason.CANCELLING: "spec.cancel was set: workers stop, and what is finished gets published.",
+        Reason.EXPIRING: "The completion window ended: workers stop, and what is finished gets published.",
+    },
+    ConditionType.COMPLETE: {
+        Reason.COMPLETED: "Every request got an answer with a 2xx status.",
+        Reason.COMPLETED_WITH_FAILURES: "Every request ended; what failed is in the errors object, and to be submitted"
+        " again in the retry object.",
+    },
+    ConditionType.FAILED: {
+        Reason.INVALID_SPEC: "A field of the spec can't be used. The message names it.",
+        Reason.INVALID_INPUT: "Lines of the input are wrong: see status.validationErrors. No request was sent.",
+        Reason.INPUT_NOT_FOUND: "The input object doesn't exist.",
+        Reason.INPUT_CHANGED: "The input object was changed or replaced after it was planned.",
+        Reason.BUCKET_NOT_FOUND: "A bucket, or the folder of a file:// URI, doesn't exist.",
+        Reason.STORAGE_ACCESS_DENIED: "The store refuses an operation. The message names the permission and the URI.",
+        Reason.STORAGE_CREDENTIALS_INVALID: "The store refuses the credentials, or there are none.",
+        Reason.STORAGE_UNREACHABLE: "The store didn't answer in spite of every retry.",
+        Reason.OUTPUT_OWNED_BY_ANOTHER: "Another BatchJob, of another name or cluster, writes under this output.",
+        Reason.MODEL_NOT_FOUND: "The server doesn't serve the model. The message names those that it serves.",
+        Reason.SERVER_UNAUTHORIZED: "The server refuses the API key.",
+        Reason.SERVER_UNREACHABLE: "The server couldn't be reached, or none is named.",
+        Reason.PLAN_UNREADABLE: "A work object is missing, or of a format that this version can't read.",
+        Reason.PLAN_FAILED: "The plan Job failed in spite of every retry.",
+        Reason.RUN_FAILED: "The run Job failed in spite of every retry.",
+        Reason.MERGE_FAILED: "The merge Job failed in spite of every retry.",
+        Reason.SHARDS_MISSING: "Shards have no record even after every repair.",
+        Reason.UNEXPECTED: "An error that nobody foresaw. The worker's log has the details.",
+        Reason.CANCELLED: "spec.cancel was set; what was finished by then is published.",
+        Reason.EXPIRED: "The completion window ended; what was finished by then is published.",
+    },
+    ConditionType.STALLED: {
+        Reason.SECRET_MISSING: "A Secret, or a key of it, doesn't exist in the namespace.",
+        Reason.CONFIG_MAP_MISSING: "A ConfigMap, or a key of it, doesn't exist in the namespace.",
+        Reason.SERVICE_ACCOUNT_MISSING: "The service account of the workers doesn't exist in the namespace.",
+        Reason.JOB_REFUSED: "The API server refuses the Job: a quota, a policy, or a wrong field of spec.worker.",
+        Reason.PODS_NOT_STARTING: "Pods of a Job can't start: no node fits, or the image can't be pulled.",
+    },
+    ConditionType.SERVER_AVAILABLE: {
+        Reason.SERVER_ANSWERS: "The model server answers.",
+        Reason.SERVER_AWAY: "The model server doesn't answer, or says that it is not ready.",
+    },
+    ConditionType.SUSPENDED: {
+        Reason.SUSPENDED: "spec.suspend is true.",
+        Reason.NOT_SUSPENDED: "spec.suspend is not true.",
+    },
+}
+"""Every reason, under the condition that it explains when that is set. The reference in docs/reference is generated from this."""

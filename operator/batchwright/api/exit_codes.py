@@ -3,6 +3,7 @@
 The codes say only what the Job controller must know; the reason for people is in the termination message.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 
@@ -12,21 +13,28 @@ class ExitCode(IntEnum):
     DONE = 0
     UNEXPECTED = 1
     INTERRUPTED = 10
-    """SIGTERM: the worker flushed and left. Ignored: no attempt is counted."""
     INPUT_INVALID = 20
-    """The plan found errors in the input."""
     STORAGE_REFUSED = 21
-    """Missing bucket or object, denied access, wrong credentials."""
     INPUT_CHANGED = 22
-    """The input object isn't the one that was planned."""
     PLAN_UNREADABLE = 23
-    """The plan or a record is missing, or of a format that this version can't read."""
     CONFIGURATION_INVALID = 24
-    """The job's settings can't be used."""
     SERVER_REFUSED = 25
-    """The model server refuses the key or doesn't serve the model."""
     SHARDS_MISSING = 26
-    """The merge found shards without a record: the operator runs the job again for them."""
+
+
+EXIT_CODE_MEANINGS: Mapping[ExitCode, str] = {
+    ExitCode.DONE: "The stage, or the worker's part of it, is finished.",
+    ExitCode.UNEXPECTED: "A failure that may pass. It counts against the index, and the pod is replaced.",
+    ExitCode.INTERRUPTED: "SIGTERM: the worker flushed and left. Ignored: no attempt is counted.",
+    ExitCode.INPUT_INVALID: "The plan found errors in the input.",
+    ExitCode.STORAGE_REFUSED: "Missing bucket or object, denied access, wrong credentials.",
+    ExitCode.INPUT_CHANGED: "The input object isn't the one that was planned.",
+    ExitCode.PLAN_UNREADABLE: "The plan or a record is missing, or of a format that this version can't read.",
+    ExitCode.CONFIGURATION_INVALID: "The job's settings can't be used.",
+    ExitCode.SERVER_REFUSED: "The model server refuses the key or doesn't serve the model.",
+    ExitCode.SHARDS_MISSING: "The merge found shards without a record: the operator runs the job again for them.",
+}
+"""Every code. The reference in docs/reference is generated from this."""
 
 
 FINAL_EXIT_CODES: tuple[ExitCode, ...] = (

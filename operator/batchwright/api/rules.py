@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from batchwright.api.changes import FIXED_FIELDS
+
 DNS_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """A DNS subdomain of RFC 1123, as the API server checks names of objects."""
 
@@ -58,9 +60,20 @@ def _never_changes(path: str) -> Rule:
 
 
 def _at_least(field: str, least: str) -> Rule:
-    return Rule(f"duration(self) >= duration('{least}')", f"{field} must be at least {least}")
+    return Rule(
+        f"duration(self) >= duration('{least}')",
+        f"{field} must be a duration such as 90s, 3m or 1h30m, at least {least} and at most 292 years",
+    )
 
 
+INPUT_SCHEME = Rule(
+    "self.startsWith('s3://') || self.startsWith('file:///')",
+    "write s3://bucket/key, or file:///path of a mounted volume",
+)
+OUTPUT_SCHEME = Rule(
+    "self.startsWith('s3://') || self.startsWith('file:///')",
+    "write s3://bucket/prefix/, or file:///folder/ of a mounted volume",
+)
 SERVER_ONE_ADDRESS = Rule("!(has(self.url) && has(self.service))", "give either url or service, not both")
 HEADER_NAMES = Rule(
     f"self.all(name, name.matches('{HEADER_NAME_PATTERN}'))",
@@ -91,12 +104,4 @@ CANCEL_STAYS = Rule(
     "cancel can't be undone: create a new BatchJob",
     ".cancel",
 )
-SPEC_RULES = (
-    _never_changes("endpoint"),
-    _never_changes("model"),
-    _never_changes("input.uri"),
-    _never_changes("output.uri"),
-    _never_changes("output.names"),
-    _never_changes("sharding.linesPerShard"),
-    CANCEL_STAYS,
-)
+SPEC_RULES = (*(_never_changes(path) for path in FIXED_FIELDS), CANCEL_STAYS)
