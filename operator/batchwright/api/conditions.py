@@ -146,4 +146,4 @@ REASON_MEANINGS: Mapping[ConditionType, Mapping[Reason, str]] = {
         Reason.NOT_SUSPENDED: "spec.suspend is not true.",
     },
 }
-"""Every reason, under the condition that it explains when that is set. The reference in docs/reference is generated from this."""
+"""Every reason, under the condition that it explains when that is set. docs/reference is generated from this."""
