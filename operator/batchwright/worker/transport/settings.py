@@ -41,7 +41,7 @@ class TransportSettings:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Sent with each request. Not shown by repr, since users put credentials here."""
     ca_bundle: Path | None = None
-    """PEM file with the authorities to trust in place of the system's."""
+    """PEM file with the authorities to trust in place of the system's; of no meaning for http."""
     trust_environment: bool = False
     """Whether HTTP_PROXY, HTTPS_PROXY, NO_PROXY and .netrc count."""
     max_answer_bytes: int = DEFAULT_MAX_ANSWER_BYTES
@@ -52,9 +52,7 @@ class TransportSettings:
     """How long a connection may take to come up, TLS included."""
 
     def __post_init__(self) -> None:
-        parts = split_base_url(self.base_url)
-        if self.ca_bundle is not None and parts.scheme != "https":
-            raise ValueError("ca_bundle is set, but base_url is not https")
+        split_base_url(self.base_url)
         for name, value in self.headers.items():
             if not _TOKEN.fullmatch(name):
                 raise ValueError(f"headers: {name!r} is not the name of a header")
