@@ -36,7 +36,7 @@ def passing(reason: Reason, message: str) -> StageFailed:
 _REFUSED: tuple[tuple[type[storage.StorageError], ExitCode, Reason], ...] = (
     (storage.ObjectChanged, ExitCode.INPUT_CHANGED, Reason.INPUT_CHANGED),
     (storage.BucketMissing, ExitCode.STORAGE_REFUSED, Reason.BUCKET_NOT_FOUND),
-    (storage.NotFound, ExitCode.STORAGE_REFUSED, Reason.INPUT_NOT_FOUND),
+    (storage.NotFound, ExitCode.PLAN_UNREADABLE, Reason.PLAN_UNREADABLE),
     (storage.AccessDenied, ExitCode.STORAGE_REFUSED, Reason.STORAGE_ACCESS_DENIED),
     (storage.MissingCredentials, ExitCode.STORAGE_REFUSED, Reason.STORAGE_CREDENTIALS_INVALID),
     (storage.InvalidCredentials, ExitCode.STORAGE_REFUSED, Reason.STORAGE_CREDENTIALS_INVALID),

@@ -1,0 +1,148 @@
+"""`batchwright-worker`: one stage in one pod, from a mounted job file to a report and an exit code."""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+import uvloop
+from pydantic import ValidationError
+
+from batchwright.api import defaults, names
+from batchwright.api.conditions import Reason
+from batchwright.api.exit_codes import ExitCode
+from batchwright.api.reports import InterruptedReport, Progress, Report, ShardsMissingReport, encode_report
+from batchwright.api.worker_job import WorkerJob
+from batchwright.worker.failures import Interrupted, failure_of, final
+from batchwright.worker.http import Served, serving
+from batchwright.worker.merge import merge
+from batchwright.worker.plan import plan
+from batchwright.worker.run.progress import RunProgress
+from batchwright.worker.run.runner import Runner
+from batchwright.worker.run.stage_run import run
+from batchwright.worker.stage import Mounts, Stage, open_stage
+
+logger = logging.getLogger("batchwright.worker")
+
+FLUSH_SECONDS = 15.0
+"""What is kept of the grace period for the last flush."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a stage; the exit code is one of ExitCode."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    try:
+        stage = open_stage(_read_job(options.job), Mounts(spool=options.spool))
+        code, report = _run_stage(stage, options)
+    except Interrupted:
+        code, report = ExitCode.INTERRUPTED, InterruptedReport(message="stopped by SIGTERM; the stage begins anew")
+    except Exception as error:
+        failure = failure_of(error)
+        if failure.report.reason is Reason.UNEXPECTED:
+            logger.exception("the stage failed")
+        else:
+            logger.error("%s: %s", failure.report.reason, failure.report.message)  # noqa: TRY400 - no trace needed
+        code, report = failure.code, failure.report
+    _write_report(options.termination_log, report)
+    return int(code)
+
+
+def _parser() -> argparse.ArgumentParser:
+    environment = os.environ.get
+    parser = argparse.ArgumentParser(prog="batchwright-worker", description="One stage of a BatchJob.")
+    parser.add_argument("--job", type=Path, default=Path(names.JOB_DIRECTORY, names.JOB_FILE), help="job file")
+    parser.add_argument("--spool", type=Path, default=Path(environment("BATCHWRIGHT_SPOOL", names.SPOOL_DIRECTORY)))
+    parser.add_argument(
+        "--termination-log",
+        type=Path,
+        default=Path(environment("BATCHWRIGHT_TERMINATION_LOG", names.TERMINATION_LOG)),
+    )
+    parser.add_argument("--log-level", default=environment("BATCHWRIGHT_LOG_LEVEL", "INFO"))
+    stages = parser.add_subparsers(dest="stage", required=True)
+    stages.add_parser("plan", help="check the input and split it")
+    for name, text in (("run", "send requests until no shard is left"), ("merge", "publish the results")):
+        stage = stages.add_parser(name, help=text)
+        stage.add_argument("--fingerprint", required=True, help="identity of the work, from the plan")
+        stage.add_argument("--run", type=int, default=1, help="number of the run Job")
+    worker = stages.choices["run"]
+    worker.add_argument("--workers", type=int, required=True, help="indexes of the run Job")
+    worker.add_argument("--index", type=int, default=int(environment("JOB_COMPLETION_INDEX", "0")))
+    worker.add_argument("--port", type=int, default=names.WORKER_PORT, help="port of /progress")
+    return parser
+
+
+def _read_job(path: Path) -> WorkerJob:
+    try:
+        return WorkerJob.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise final(
+            ExitCode.CONFIGURATION_INVALID, Reason.INVALID_SPEC, f"The job file {path} can't be used: {error}"
+        ) from error
+
+
+def _run_stage(stage: Stage, options: argparse.Namespace) -> tuple[ExitCode, Report]:
+    if options.stage == "run":
+        return uvloop.run(_run_worker(stage, options))
+    signal.signal(signal.SIGTERM, _interrupt)
+    if options.stage == "plan":
+        return ExitCode.DONE, plan(stage)
+    report = merge(stage, fingerprint=options.fingerprint)
+    return ExitCode.SHARDS_MISSING if isinstance(report, ShardsMissingReport) else ExitCode.DONE, report
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise Interrupted
+
+
+async def _run_worker(stage: Stage, options: argparse.Namespace) -> tuple[ExitCode, Report]:
+    grace = defaults.grace_period(stage.job.batchjob.spec).total_seconds()
+    interrupted = asyncio.Event()
+    known: list[RunProgress] = []
+
+    def started(runner: Runner, progress: RunProgress) -> None:
+        known.append(progress)
+
+        def stop() -> None:
+            logger.info("SIGTERM: waiting for what is in flight")
+            interrupted.set()
+            runner.stop()
+            loop.call_later(grace - FLUSH_SECONDS, runner.abandon)
+
+        loop.add_signal_handler(signal.SIGTERM, stop)
+
+    def progress_now() -> Progress:
+        return known[0].report() if known else Progress(index=options.index, run=options.run)
+
+    loop = asyncio.get_running_loop()
+    async with serving(Served(progress_now), options.port):
+        report = await run(
+            stage,
+            fingerprint=options.fingerprint,
+            run=options.run,
+            index=options.index,
+            workers=options.workers,
+            started=started,
+        )
+    if interrupted.is_set():
+        return ExitCode.INTERRUPTED, InterruptedReport(progress=report, message="stopped by SIGTERM; work is kept")
+    return ExitCode.DONE, report
+
+
+def _write_report(path: Path, report: Report) -> None:
+    text = encode_report(report)
+    try:
+        path.write_text(text)
+    except OSError as error:
+        logger.warning("the report can't be written to %s: %s", path, error)
+    logger.info("report: %s", text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

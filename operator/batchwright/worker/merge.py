@@ -1,0 +1,189 @@
+"""The stage `merge`: join the shard files in input order, check the counts, publish.
+
+It can be run again at any time with the same result: before the shard files are deleted it joins them anew, afterwards
+the summary and the published objects speak for it.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Final
+
+from batchwright.api import status
+from batchwright.api.conditions import Reason
+from batchwright.api.exit_codes import ExitCode
+from batchwright.api.reports import MergeReport, ShardsMissingReport
+from batchwright.batchfile.layout import WorkLayout, shard_of
+from batchwright.batchfile.plan_record import PlanRecord, decode_record, encode_record
+from batchwright.batchfile.shard_record import (
+    ERRORS,
+    KINDS,
+    RESULTS,
+    RETRY,
+    ShardFile,
+    ShardRecord,
+    SummaryRecord,
+    Totals,
+)
+from batchwright.storage.protocol import ObjectRange, ObjectStore
+from batchwright.worker.failures import final
+from batchwright.worker.run.progress import usage_status
+from batchwright.worker.run.stage_run import read_plan
+from batchwright.worker.run.tally import add_totals
+from batchwright.worker.stage import Stage
+
+logger = logging.getLogger(__name__)
+
+READERS: Final = 16
+"""Shard records read at once."""
+Progressed = Callable[[int, int], None]
+"""Called with the bytes joined and the bytes of all."""
+
+
+def merge(
+    stage: Stage, *, fingerprint: str, progressed: Progressed = lambda done, total: None
+) -> MergeReport | ShardsMissingReport:
+    """Publish the results, or say which shards have no record.
+
+    Raises:
+        StageFailed: the records contradict the plan.
+        StorageError, RecordError: the storage or a record can't be used.
+    """
+    store, layout = stage.output_store, stage.layout.work(fingerprint)
+    plan = read_plan(store, layout)
+    summary = _published_before(stage, layout)
+    warnings: tuple[str, ...] = ()
+    if summary is None:
+        numbers = {shard_of(info.key, layout.records) for info in store.list(layout.records)}
+        missing = [number for number in range(len(plan.shards)) if number not in numbers]
+        if missing:
+            return ShardsMissingReport(count=len(missing), shards=ranges(missing))
+        records = _read_records(store, layout, plan)
+        summary, warnings = _publish(stage, plan, records, progressed)
+        store.write(layout.summary, encode_record(summary))
+    if not stage.job.keep_work_objects:
+        warnings += _clean(store, layout)
+    return _report(stage, summary, warnings)
+
+
+def _read_records(store: ObjectStore, layout: WorkLayout, plan: PlanRecord) -> list[ShardRecord]:
+    with ThreadPoolExecutor(READERS) as readers:
+        data = readers.map(lambda number: store.read(layout.record(number)), range(len(plan.shards)))
+        records = [decode_record(some, ShardRecord) for some in data]
+    for record, shard in zip(records, plan.shards, strict=True):
+        counted = record.totals.completed + record.totals.failed
+        kept = sum(file.lines for file in (record.results, record.errors) if file is not None)
+        if not record.lines == shard.lines == counted == kept:
+            raise final(
+                ExitCode.PLAN_UNREADABLE,
+                Reason.MERGE_FAILED,
+                f"Shard {record.shard} has {shard.lines} lines in the plan, {kept} in its files and {counted} in its"
+                " counts. Nothing was published; please report this.",
+            )
+    return records
+
+
+def _publish(
+    stage: Stage, plan: PlanRecord, records: Sequence[ShardRecord], progressed: Progressed
+) -> tuple[SummaryRecord, tuple[str, ...]]:
+    files = {kind: [file for record in records if (file := record.file(kind)) is not None] for kind in KINDS}
+    total = sum(file.bytes for some in files.values() for file in some)
+    joined = 0
+
+    def count(size: int) -> None:
+        nonlocal joined
+        joined += size
+        progressed(joined, total)
+
+    published: dict[str, ShardFile] = {}
+    warnings: list[str] = []
+    for kind in KINDS:
+        key = _published_key(stage, kind)
+        if files[kind]:
+            published[kind] = _join(stage.output_store, key, files[kind], count)
+        else:
+            warnings += _remove_stale(stage.output_store, key)
+    totals = Totals()
+    for record in records:
+        totals = add_totals(totals, record.totals)
+    lines = sum(published[kind].lines for kind in (RESULTS, ERRORS) if kind in published)
+    if lines != plan.lines:
+        raise final(
+            ExitCode.PLAN_UNREADABLE,
+            Reason.MERGE_FAILED,
+            f"{lines} lines were joined of {plan.lines} in the input; please report this.",
+        )
+    return SummaryRecord(plan.fingerprint, plan.lines, totals, published, datetime.now(UTC)), tuple(warnings)
+
+
+def _join(store: ObjectStore, key: str, files: Sequence[ShardFile], count: Callable[[int], None]) -> ShardFile:
+    """One object from many; the store verifies its size."""
+    pieces = (ObjectRange(file.key, 0, file.bytes) for file in files)
+    info = store.join(key, pieces, progress=count)
+    logger.info("published %s, %d bytes", store.uri(key), info.size)
+    return ShardFile(key, info.size, sum(file.lines for file in files))
+
+
+def _published_key(stage: Stage, kind: str) -> str:
+    name = {RESULTS: stage.names.results, ERRORS: stage.names.errors, RETRY: stage.names.retry}[kind]
+    return stage.layout.published(name)
+
+
+def _remove_stale(store: ObjectStore, key: str) -> Iterator[str]:
+    """An object of that name is of an earlier run, and says something else than this one."""
+    if any(info.key == key for info in store.list(key)):
+        for failure in store.delete([key]):
+            yield f"{store.uri(key)} is of an earlier run and could not be deleted: {failure.reason}"
+
+
+def _published_before(stage: Stage, layout: WorkLayout) -> SummaryRecord | None:
+    """The summary of a merge that was done before, as long as all that it published is still there."""
+    store = stage.output_store
+    if not any(info.key == layout.summary for info in store.list(layout.summary)):
+        return None
+    summary = decode_record(store.read(layout.summary), SummaryRecord)
+    for file in summary.published.values():
+        if not any(info.key == file.key and info.size == file.bytes for info in store.list(file.key)):
+            return None
+    return summary
+
+
+def _clean(store: ObjectStore, layout: WorkLayout) -> tuple[str, ...]:
+    """Delete segments and shard files; plan, records and summary stay, for a resubmission."""
+    keys = [info.key for prefix in (layout.segments, layout.shard_files) for info in store.list(prefix)]
+    failures = store.delete(keys)
+    if not failures:
+        return ()
+    return (f"{len(failures)} work objects under {store.uri(layout.prefix)} stay: {failures[0].reason}",)
+
+
+def _report(stage: Stage, summary: SummaryRecord, warnings: tuple[str, ...]) -> MergeReport:
+    def published(kind: str) -> status.PublishedObject | None:
+        file = summary.published.get(kind)
+        if file is None:
+            return None
+        return status.PublishedObject(uri=stage.output_store.uri(file.key), bytes=file.bytes, lines=file.lines)
+
+    totals = summary.totals
+    return MergeReport(
+        request_counts=status.RequestCounts(total=summary.lines, completed=totals.completed, failed=totals.failed),
+        usage=usage_status(totals.usage),
+        finish_reasons=totals.finish_reasons,
+        error_codes=totals.error_codes,
+        output=published(RESULTS),
+        errors=published(ERRORS),
+        retry=published(RETRY),
+        warnings=warnings,
+    )
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers, compressed: `0-5,7`."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)

@@ -1,0 +1,37 @@
+"""Waiting out a store that is away: finished work is held, and written when the store is back."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+from batchwright.storage.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_SECONDS: Final = 15 * 60.0
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+async def patiently(call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run a storage call in a thread, again and again while the store is away, for a quarter of an hour.
+
+    Raises:
+        StorageError: it was refused, or the store stayed away.
+    """
+    pause = FIRST_PAUSE
+    give_up_at = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return await asyncio.to_thread(call, *args, **kwargs)
+        except StorageError as error:
+            if not error.retryable or time.monotonic() + pause > give_up_at:
+                raise
+            logger.warning("storage is away, trying again in about %.0f s: %s", pause, error)
+        await asyncio.sleep(pause * (0.5 + random.random() / 2))  # noqa: S311 - jitter
+        pause = min(pause * 2, LONGEST_PAUSE)

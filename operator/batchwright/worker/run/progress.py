@@ -1,0 +1,50 @@
+"""What a worker says of its progress: cumulative over the pods of its index."""
+
+from batchwright.api import status
+from batchwright.api.reports import Progress
+from batchwright.batchfile.counts import Usage
+from batchwright.batchfile.shard_record import Totals, WorkerState
+from batchwright.worker.run.claims import WorkerIdentity
+from batchwright.worker.run.open_shard import OpenShard
+from batchwright.worker.run.tally import add_totals
+
+
+class RunProgress:
+    """Counts of committed shards, of this pod and those before it, and of the shards that are open."""
+
+    def __init__(self, identity: WorkerIdentity, earlier: WorkerState | None) -> None:
+        self._me = identity
+        self._committed = earlier.totals if earlier else Totals()
+        self._shards_completed = earlier.shards_completed if earlier else 0
+        self.open: dict[int, OpenShard] = {}
+
+    def committed(self, shard: int, totals: Totals) -> None:
+        """A shard has its record."""
+        self.open.pop(shard, None)
+        self._committed = add_totals(self._committed, totals)
+        self._shards_completed += 1
+
+    def state(self) -> WorkerState:
+        """What a successor goes on from: committed shards alone, since segments tell of the others."""
+        return WorkerState(self._me.run, self._me.index, self._shards_completed, self._committed)
+
+    def report(self) -> Progress:
+        """Counts by now."""
+        totals = self._committed
+        for shard in self.open.values():
+            totals = add_totals(totals, shard.tally.totals())
+        return Progress(
+            index=self._me.index,
+            run=self._me.run,
+            completed=totals.completed,
+            failed=totals.failed,
+            shards_completed=self._shards_completed,
+            shards_active=len(self.open),
+            usage=usage_status(totals.usage),
+            finish_reasons=totals.finish_reasons,
+        )
+
+
+def usage_status(usage: Usage) -> status.Usage:
+    """Token counts as the status has them."""
+    return status.Usage(**{name: getattr(usage, name) for name in Usage.__struct_fields__})

@@ -1,0 +1,84 @@
+"""The stage `run`, put together: from the job and the plan to a running worker."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+
+from batchwright.api.reports import Progress
+from batchwright.batchfile.layout import WorkLayout
+from batchwright.batchfile.plan_record import PlanRecord, RecordError, decode_record
+from batchwright.batchfile.shard_record import WorkerState
+from batchwright.storage.errors import NotFound
+from batchwright.storage.protocol import ObjectStore
+from batchwright.worker.run.claims import ShardQueue, WorkerIdentity
+from batchwright.worker.run.patience import patiently
+from batchwright.worker.run.progress import RunProgress
+from batchwright.worker.run.runner import Runner
+from batchwright.worker.run.sender import Sender, sleep_unless
+from batchwright.worker.run.shard_input import ShardInput
+from batchwright.worker.stage import Stage
+from batchwright.worker.transport.aiohttp_transport import open_transport
+
+logger = logging.getLogger(__name__)
+
+Started = Callable[[Runner, RunProgress], None]
+"""Called once the worker is about to begin."""
+
+
+async def run(stage: Stage, *, fingerprint: str, run: int, index: int, workers: int, started: Started) -> Progress:
+    """Do shards until none is left, as worker `index` of `workers` in the given run.
+
+    Raises:
+        StageFailed, StorageError, RecordError: the work can't go on, alone or in a group.
+    """
+    layout = stage.layout.work(fingerprint)
+    plan = await patiently(read_plan, stage.output_store, layout)
+    identity = WorkerIdentity(run=run, index=index, workers=workers, attempt=secrets.token_hex(4))
+    progress = RunProgress(identity, await patiently(_earlier_state, stage.output_store, layout, identity))
+    logger.info("worker %d of %d, attempt %s, %d shards", index, workers, identity.attempt, len(plan.shards))
+    stopping = asyncio.Event()
+    transport = open_transport(stage.transport_settings())
+    try:
+        runner = Runner(
+            plan=plan,
+            layout=layout,
+            output=stage.output_store,
+            source=ShardInput(stage.input_store, stage.input_key, plan, stage.job.limits.max_body_bytes),
+            queue=ShardQueue(
+                store=stage.output_store,
+                layout=layout,
+                identity=identity,
+                shards=len(plan.shards),
+                exclusive=plan.conditional_put,
+            ),
+            sender=Sender(transport, stage.policy, stage.api_key, sleep=sleep_unless(stopping)),
+            progress=progress,
+            identity=identity,
+            spool=stage.mounts.spool,
+            stopping=stopping,
+        )
+        started(runner, progress)
+        return await runner.run()
+    finally:
+        await transport.close()
+
+
+def read_plan(store: ObjectStore, layout: WorkLayout) -> PlanRecord:
+    """The plan record.
+
+    Raises:
+        RecordError: it is missing or can't be read.
+        StorageError: the storage refuses or is away.
+    """
+    try:
+        return decode_record(store.read(layout.plan), PlanRecord)
+    except NotFound as error:
+        raise RecordError(f"the plan record is missing: {error}") from error
+
+
+def _earlier_state(store: ObjectStore, layout: WorkLayout, identity: WorkerIdentity) -> WorkerState | None:
+    key = layout.worker(identity.run, identity.index)
+    if next(store.list(key), None) is None:  # asking for it would need s3:ListBucket to be told "not found"
+        return None
+    return decode_record(store.read(key), WorkerState)
