@@ -7,6 +7,7 @@ with stub_process(delay="0") as stub:
     stub.switch(requests="status=503,times=1")
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -14,6 +15,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +30,8 @@ from stub.views import ArrivalsView, StatsView
 START_TIMEOUT = 20.0
 STOP_TIMEOUT = 10.0
 CONTROL_TIMEOUT = 10.0
+WAIT = 10.0
+POLL = 0.01
 ALL = 1_000_000
 
 T = TypeVar("T")
@@ -65,6 +69,12 @@ class StubHandle:
     async def stats(self) -> StatsView:
         return _decoded(await self._client.get("/stub/stats"), StatsView)
 
+    async def wait_in_flight(self, count: int, *, seconds: float = WAIT) -> None:
+        """Wait until exactly so many requests are in flight. Raises TimeoutError after `seconds`."""
+        async with asyncio.timeout(seconds):
+            while (await self.stats()).in_flight != count:  # noqa: ASYNC110 - nothing tells of a change
+                await asyncio.sleep(POLL)
+
 
 class StubProcess:
     """A server in a process of its own, controlled over its control port; its methods block."""
@@ -92,6 +102,13 @@ class StubProcess:
 
     def stats(self) -> StatsView:
         return _decoded(self._client.get("/stub/stats"), StatsView)
+
+    def wait_in_flight(self, count: int, *, seconds: float = WAIT) -> None:
+        end = time.monotonic() + seconds
+        while (now := self.stats().in_flight) != count:
+            if time.monotonic() > end:
+                raise TimeoutError(f"{now} requests are in flight and not {count}, for {seconds:g} s")
+            time.sleep(POLL)
 
     def terminate(self) -> None:
         """Send SIGTERM: what is in flight is aborted, as in vLLM."""
