@@ -6,52 +6,19 @@ its status. What is measured begins after a warm-up that opens the connections.
 
 import argparse
 import asyncio
-import itertools
 import json
-import resource
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-PATH = "/v1/chat/completions"
-HEADERS = {"Content-Type": "application/json", "Authorization": "Bearer bench"}
-TIMEOUT_SECONDS = 60.0
-PROMPT = "Explain to a curious child, in a few short sentences and with an example, why the sky is blue. " * 4
+from load import HEADERS, PATH, TIMEOUT_SECONDS, Load, Measured, bodies, cpu_seconds, measured
+from worker_run import measure_worker
 
 Send = Callable[[bytes], Awaitable[None]]
 Opened = Callable[[str, int], AbstractAsyncContextManager[Send]]
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What to send: until `requests` are answered or `seconds` have passed."""
-
-    url: str
-    requests: int
-    concurrency: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    requests: int
-    seconds: float
-    cpu_seconds: float
-    peak_rss_mb: float
-
-
-def make_body(number: int) -> bytes:
-    """Give a body of about 500 bytes."""
-    content = f"{PROMPT}({number})"
-    message = {"model": "bench", "messages": [{"role": "user", "content": content}], "max_tokens": 64}
-    return json.dumps(message).encode()
-
-
-def bodies() -> Iterator[bytes]:
-    return itertools.cycle([make_body(number) for number in range(1000)])
 
 
 def check(status: int) -> None:
@@ -155,11 +122,13 @@ async def own_protocol(url: str, concurrency: int) -> AsyncIterator[Send]:
 @dataclass(frozen=True, slots=True)
 class Contender:
     label: str
-    open: Opened
+    open: Opened | None
+    """None: the worker, which has a loop of its own."""
     uvloop: bool = False
 
 
 CONTENDERS = {
+    "worker": Contender("batchwright's whole worker, uvloop", None, uvloop=True),
     "transport": Contender("batchwright's transport, uvloop", transport, uvloop=True),
     "transport-asyncio": Contender("batchwright's transport, asyncio", transport),
     "aiohttp": Contender("bare aiohttp, asyncio", bare_aiohttp),
@@ -201,17 +170,9 @@ async def drive(send: Send, load: Load) -> Measured:
     return result or measured(done, started, cpu_started)
 
 
-def measured(requests: int, started: float, cpu_started: float) -> Measured:
-    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return Measured(requests, time.perf_counter() - started, cpu_seconds() - cpu_started, round(peak_kib / 1024, 1))
-
-
-def cpu_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
 async def measure(contender: Contender, load: Load) -> Measured:
+    if contender.open is None:
+        return await measure_worker(load)
     async with contender.open(load.url, load.concurrency) as send:
         return await drive(send, load)
 

@@ -20,7 +20,8 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from clients import CONTENDERS, Measured
+from clients import CONTENDERS
+from load import Measured
 from servers import nginx as nginx_server
 from servers.nginx import nginx
 from servers.process import pinned
@@ -31,7 +32,8 @@ HERE = Path(__file__).resolve().parent
 CLIENT_CORE, SERVER_CORE = 0, 1
 LATENCY_SECONDS = 0.05
 REFERENCES = ("aiohttp", "aiohttp-uvloop")
-DEFAULT = ("transport", "aiohttp", "aiohttp-uvloop", "openai")
+CPU_RATIO = f"CPU x {REFERENCES[0]}"
+DEFAULT = ("worker", "transport", "aiohttp", "aiohttp-uvloop", "openai")
 ALL = (*CONTENDERS, WRK)
 PACKAGES = {"openai": "openai", "openai-aiohttp": "openai", "httpx-aiohttp": "httpx_aiohttp"}
 PACKAGES |= {"own": "httptools", "own-uvloop": "httptools"}
@@ -89,7 +91,7 @@ def measure(name: str, url: str, concurrency: int, plan: Plan, core: int | None)
         pinned(command, core), capture_output=True, text=True, timeout=plan.seconds + 120, check=False
     )
     if done.returncode:
-        last_lines = "\n".join(done.stderr.splitlines()[-15:])
+        last_lines = "\n".join(done.stderr.splitlines()[-40:])
         raise RuntimeError(f"{name} failed:\n{last_lines}")
     return Measured(**json.loads(done.stdout.splitlines()[-1]))
 
@@ -114,24 +116,30 @@ def rate(one: Measured) -> float:
     return one.requests / one.seconds
 
 
-def ratio(table: Table, name: str, reference: str) -> str:
+def cpu(one: Measured) -> float:
+    """CPU seconds for 1,000 requests."""
+    return 1000 * one.cpu_seconds / one.requests
+
+
+def ratio(table: Table, name: str, reference: str, figure: Callable[[Measured], float]) -> str:
     if reference not in table:
         return "-"
     pairs = zip(table[name], table[reference], strict=True)
-    return f"{median(rate(one) / rate(other) for one, other in pairs):.2f}"
+    return f"{median(figure(one) / figure(other) for one, other in pairs):.2f}"
 
 
 def rows(table: Table) -> Iterator[tuple[str, ...]]:
-    yield ("client", "req/s", "range", "CPU s per 1,000", "peak RSS MB", *(f"x {r}" for r in REFERENCES))
+    yield ("client", "req/s", "range", *(f"x {r}" for r in REFERENCES), "CPU s per 1,000", CPU_RATIO, "RSS MB")
     for name, runs in table.items():
         rates = [rate(one) for one in runs]
         yield (
             CONTENDERS[name].label if name in CONTENDERS else "wrk (C, one thread)",
             f"{median(rates):,.0f}",
             f"{min(rates):,.0f}-{max(rates):,.0f}",
-            f"{median(1000 * one.cpu_seconds / one.requests for one in runs):.3f}",
+            *(ratio(table, name, reference, rate) for reference in REFERENCES),
+            f"{median(cpu(one) for one in runs):.3f}",
+            ratio(table, name, REFERENCES[0], cpu),
             f"{median(one.peak_rss_mb for one in runs):.0f}" if runs[0].peak_rss_mb else "-",
-            *(ratio(table, name, reference) for reference in REFERENCES),
         )
 
 

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from clients import HEADERS, PATH, Measured, make_body
+from load import HEADERS, PATH, Measured, make_body
 from servers.process import pinned
 
 WRK = "wrk"

@@ -1,0 +1,105 @@
+"""The whole stage `run` of the worker over an input file, measured from within while it goes on."""
+
+import asyncio
+import contextlib
+import json
+import multiprocessing
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from load import PATH, Load, Measured, cpu_seconds, make_body, measured
+
+if TYPE_CHECKING:
+    from batchwright.worker.run.progress import RunProgress
+    from batchwright.worker.run.runner import Runner
+    from batchwright.worker.stage import Stage
+
+WARM_UP_ROUNDS = 2
+"""As the other contenders: so many requests for each connection before the clock starts."""
+
+
+async def measure_worker(load: Load) -> Measured:
+    """Plan an input in another process, then run it here until the time is over."""
+    with tempfile.TemporaryDirectory(prefix="bench-worker-") as name:
+        folder = Path(name)
+        fingerprint = await asyncio.to_thread(plan_elsewhere, folder, load)
+        return await run_here(folder, load, fingerprint)
+
+
+def plan_elsewhere(folder: Path, load: Load) -> str:
+    """Write the input and plan it in a child, whose memory and time don't count; gives the fingerprint."""
+    child = multiprocessing.get_context("spawn").Process(target=prepare, args=(folder, load))
+    child.start()
+    child.join(timeout=120)
+    if child.exitcode != 0:
+        child.kill()
+        raise RuntimeError("the input could not be planned")
+    return (folder / "fingerprint").read_text()
+
+
+def prepare(folder: Path, load: Load) -> None:
+    from batchwright.worker.plan import plan
+
+    with (folder / "input.jsonl").open("wb") as file:
+        for number in range(load.requests + WARM_UP_ROUNDS * load.concurrency):
+            head = json.dumps({"custom_id": f"line-{number}", "method": "POST", "url": PATH}).encode()
+            file.write(head[:-1] + b', "body": ' + make_body(number) + b"}\n")
+    report = plan(open_stage_in(folder, load))
+    (folder / "fingerprint").write_text(report.fingerprint)
+
+
+def open_stage_in(folder: Path, load: Load) -> "Stage":
+    from batchwright.api.worker_job import WorkerJob
+    from batchwright.worker.stage import Mounts, open_stage
+
+    spool = folder / "spool"
+    spool.mkdir(exist_ok=True)
+    job = {
+        "batchjob": {
+            "metadata": {"name": "bench", "namespace": "bench", "uid": "bench"},
+            "spec": {
+                "input": {"uri": (folder / "input.jsonl").as_uri()},
+                "output": {"uri": f"{(folder / 'output').as_uri()}/"},
+                "server": {"url": load.url},
+                "requests": {"maxConcurrency": load.concurrency},
+            },
+        },
+        "server_url": load.url,
+    }
+    (folder / "output").mkdir(exist_ok=True)
+    return open_stage(WorkerJob.model_validate(job), Mounts(server=folder / "none", spool=spool))
+
+
+async def run_here(folder: Path, load: Load, fingerprint: str) -> Measured:
+    from batchwright.worker.run.stage_run import run
+
+    watching: list[asyncio.Task[Measured]] = []
+
+    def started(runner: "Runner", progress: "RunProgress") -> None:
+        watching.append(asyncio.create_task(watch(runner, progress, load, finished)))
+
+    finished = asyncio.Event()
+    stage = open_stage_in(folder, load)
+    report = await run(stage, fingerprint=fingerprint, run=1, index=0, workers=1, started=started)
+    finished.set()
+    if report.failed:
+        raise RuntimeError(f"{report.failed} requests failed")
+    return await watching[0]
+
+
+async def watch(runner: "Runner", progress: "RunProgress", load: Load, finished: asyncio.Event) -> Measured:
+    """Count what is completed in the time, and stop the worker at its end."""
+
+    def completed() -> int:
+        return progress.report().completed
+
+    while completed() < WARM_UP_ROUNDS * load.concurrency and not finished.is_set():  # noqa: ASYNC110 - nothing to wait on
+        await asyncio.sleep(0.01)
+    before, started, cpu_started = completed(), time.perf_counter(), cpu_seconds()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(finished.wait(), load.seconds)
+    result = measured(completed() - before, started, cpu_started)
+    runner.stop()
+    return result
