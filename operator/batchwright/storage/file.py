@@ -83,15 +83,16 @@ class FileStore:
         if end is not None and end <= start:
             return
         with self._translated("GetObject", key), self._opened(key) as file:
-            expected = if_match
+            status = os.fstat(file.fileno())
+            expected = if_match or _etag(status)
+            stop = status.st_size if end is None else min(end, status.st_size)
             position = start
             while True:
-                status = os.fstat(file.fileno())
-                expected = expected or _etag(status)
-                if _etag(status) != expected:
-                    raise ObjectChanged("GetObject", self.uri(key), f"ETag {_etag(status)} instead of {expected}")
-                stop = status.st_size if end is None else min(end, status.st_size)
                 chunk = os.pread(file.fileno(), max(0, min(chunk_size, stop - position)), position)
+                # Asked after the read, so that what was read is known to be of the expected object.
+                found = _etag(os.fstat(file.fileno()))
+                if found != expected:
+                    raise ObjectChanged("GetObject", self.uri(key), f"ETag {found} instead of {expected}")
                 if not chunk:
                     return
                 position += len(chunk)

@@ -20,6 +20,9 @@ MAX_PARTS = 10_000
 MIN_PART_BYTES = 5 * MIB
 MAX_PART_BYTES = 5 << 30
 
+MAX_OBJECT_BYTES = 5 << 40
+"""The limit of most stores. (Amazon now takes more, but nothing that we make comes near it.)"""
+
 STREAM_PART_BYTES = 8 * MIB
 """What is collected in memory before it is sent as a part."""
 
@@ -58,15 +61,15 @@ def plan_parts(pieces: Iterable[Piece], *, copies: bool = True) -> list[Part]:
     """The parts whose concatenation is that of the pieces, within the limits above.
 
     `copies=False` streams everything, for stores that cannot copy parts. Empty pieces are dropped.
-    Raises ValueError when no legal plan exists (more than 10,000 parts of 5 GiB).
+    Raises ValueError when the object would be larger than 5 TiB.
     """
     wanted = [piece for piece in pieces if piece.size]
     total = sum(piece.size for piece in wanted)
-    if total > MAX_PARTS * MAX_PART_BYTES:
-        raise ValueError(f"{total} bytes are more than an upload of {MAX_PARTS} parts can have")
+    if total > MAX_OBJECT_BYTES:
+        raise ValueError(f"{total} bytes are more than an object can have ({MAX_OBJECT_BYTES})")
     minimum = MIN_PART_BYTES
     while True:
-        parts = _Planner(minimum, copies).plan(wanted)
+        parts = _Planner(minimum, total, copies).plan(wanted)
         if len(parts) <= MAX_PARTS:
             return parts
         # Every part but the last has at least `minimum` bytes, so this ends at total / 9,999 or before.
@@ -74,10 +77,10 @@ def plan_parts(pieces: Iterable[Piece], *, copies: bool = True) -> list[Part]:
 
 
 class _Planner:
-    def __init__(self, minimum: int, copies: bool) -> None:
+    def __init__(self, minimum: int, total: int, copies: bool) -> None:
         self._minimum = minimum
         self._stream_size = max(STREAM_PART_BYTES, minimum)
-        self._copy_size = max(COPY_PART_BYTES, 2 * minimum)
+        self._copy_size = max(COPY_PART_BYTES, 2 * minimum, 2 * total // MAX_PARTS)
         self._copies = copies
         self._parts: list[Part] = []
         self._pending: list[Piece] = []

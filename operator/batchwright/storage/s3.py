@@ -31,7 +31,6 @@ from batchwright.storage.protocol import (
     FetchedObject,
     Literal,
     ObjectInfo,
-    ObjectRange,
     Piece,
     Progress,
 )
@@ -44,8 +43,8 @@ from batchwright.storage.s3_errors import (
     translate,
     translated,
 )
-from batchwright.storage.s3_read import ReadRequest, ResumingRead, quoted, unquoted
-from batchwright.storage.s3_upload import CopiedStep, MultipartUpload, SentStep, Step
+from batchwright.storage.s3_read import ReadRequest, ResumingRead, quoted, required_etag, unquoted
+from batchwright.storage.s3_upload import CopiedStep, ForwardProgress, MultipartUpload, SentStep, Step
 from batchwright.storage.settings import StorageSettings
 
 if TYPE_CHECKING:
@@ -101,6 +100,7 @@ class S3Store:
             return self._head_by_get(key, error)
         except TRANSPORT_ERRORS as error:
             raise translate(error, "HeadObject", self.uri(key)) from error
+        required_etag(answer, "HeadObject", self.uri(key))
         return _info(key, answer["ContentLength"], answer)
 
     def _head_by_get(self, key: str, refused: ClientError) -> ObjectInfo:
@@ -115,6 +115,7 @@ class S3Store:
         except TRANSPORT_ERRORS as error:
             raise translate(error, "GetObject", self.uri(key)) from error
         answer["Body"].close()
+        required_etag(answer, "GetObject", self.uri(key))
         size = answer.get("ContentRange", "").rpartition("/")[2]
         return _info(key, int(size) if size.isdigit() else answer["ContentLength"], answer)
 
@@ -122,7 +123,7 @@ class S3Store:
         return self.fetch(key).data
 
     def fetch(self, key: str) -> FetchedObject:
-        reading = self._reading(ObjectRange(key, 0, 0), end=None)
+        reading = self._reading(key, 0, None, None)
         data = b"".join(reading.chunks(DEFAULT_CHUNK_BYTES))
         return FetchedObject(ObjectInfo(key, len(data), reading.etag or "", reading.version_id), data)
 
@@ -135,14 +136,12 @@ class S3Store:
         if_match: str | None = None,
         chunk_size: int = DEFAULT_CHUNK_BYTES,
     ) -> Iterator[bytes]:
-        range_ = ObjectRange(key, start, start if end is None else end, if_match)
-        if end == start:
+        if end is not None and end <= start:
             return iter(())
-        return self._reading(range_, end=end).chunks(chunk_size)
+        return self._reading(key, start, end, if_match).chunks(chunk_size)
 
-    def _reading(self, range_: ObjectRange, end: int | None) -> ResumingRead:
-        uri = self.uri(range_.key)
-        request = ReadRequest(self._bucket, range_.key, uri, range_.start, end, range_.etag)
+    def _reading(self, key: str, start: int, end: int | None, etag: str | None) -> ResumingRead:
+        request = ReadRequest(self._bucket, key, self.uri(key), start, end, etag)
         return ResumingRead(self._client, request, self._sleep)
 
     def write(self, key: str, data: bytes, *, if_none_match: bool = False, if_match: str | None = None) -> ObjectInfo:
@@ -161,7 +160,7 @@ class S3Store:
                 error = translate(cause, "PutObject", self.uri(key))
                 if if_match and isinstance(error, NotFound):
                     raise PreconditionFailed("PutObject", error.uri, "the object is gone") from cause
-                conflict = isinstance(cause, ClientError) and status_of(cause) == _CONFLICT
+                conflict = error.retryable and isinstance(cause, ClientError) and status_of(cause) == _CONFLICT
                 if not conflict or conflicts == MAX_CONFLICTS:
                     raise error from cause
             self._sleep(FIRST_PAUSE * 2 ** (conflicts - 1) * random.uniform(0.5, 1))  # noqa: S311 (jitter)
@@ -231,17 +230,19 @@ class S3Store:
         self, key: str, pieces: Sequence[Piece], readers: ThreadPoolExecutor, progress: Progress | None
     ) -> ObjectInfo:
         parts = plan_parts(pieces, copies=self._copies)
+        forward = ForwardProgress(progress)
         try:
-            return self._upload(key, [self._step(part, readers) for part in parts], progress)
+            return self._upload(key, [self._step(part, readers) for part in parts], forward.add)
         except (NotSupported, AccessDenied, Misconfigured, SizeMismatch) as error:
             copied = any(isinstance(part, CopyPart) for part in parts)
             if not copied or (error.operation != "UploadPartCopy" and not isinstance(error, SizeMismatch)):
                 raise
             logger.info("streaming instead of copying parts: %s", error)
-            if not isinstance(error, AccessDenied):
+            if isinstance(error, NotSupported):
                 self._copies = False
         parts = plan_parts(pieces, copies=False)
-        return self._upload(key, [self._step(part, readers) for part in parts], progress)
+        forward.start_again()
+        return self._upload(key, [self._step(part, readers) for part in parts], forward.add)
 
     def _step(self, part: Part, readers: ThreadPoolExecutor) -> Step:
         if isinstance(part, CopyPart):
@@ -265,7 +266,7 @@ class S3Store:
     def _load_piece(self, piece: Piece) -> bytes:
         if isinstance(piece, Literal):
             return piece.data
-        data = b"".join(self._reading(piece, piece.end).chunks(max(piece.size, 1)))
+        data = b"".join(self._reading(piece.key, piece.start, piece.end, piece.etag).chunks(piece.size))
         if len(data) != piece.size:
             detail = f"{len(data)} bytes instead of {piece.size} in [{piece.start}, {piece.end})"
             raise ObjectChanged("GetObject", self.uri(piece.key), detail)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import ssl
+import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +51,17 @@ class S3Clients:
         _check(ca_bundle)
         session = _session(credentials_dir)
         self.default = _client(session, settings, ca_bundle, settings.read_timeout)
-        self.patient = _client(session, settings, ca_bundle, max(settings.read_timeout, ASSEMBLY_READ_TIMEOUT))
+        self._make_patient = partial(_client, session, settings, ca_bundle, ASSEMBLY_READ_TIMEOUT)
+        self._patient: S3Client | None = None
+        self._lock = threading.Lock()  # making a client is not thread-safe, using it is
+
+    @property
+    def patient(self) -> S3Client:
+        """Made when it is first needed, which for most processes is never."""
+        with self._lock:
+            if self._patient is None:
+                self._patient = self._make_patient()
+            return self._patient
 
 
 def _check(ca_bundle: Path | None) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from botocore import exceptions as boto
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
 from batchwright.storage import errors
@@ -34,7 +35,7 @@ PERMISSIONS = {
 
 READS = frozenset({"HeadObject", "GetObject", "UploadPartCopy"})
 
-TRANSPORT_ERRORS = (ClientError, BotoCoreError, HTTPError, OSError)
+TRANSPORT_ERRORS = (ClientError, BotoCoreError, ResponseParserError, HTTPError, OSError)
 """All that a call or a read of its body can raise when the store, the network or the credentials are at
 fault.
 """
@@ -65,6 +66,9 @@ _CODES: dict[str, _Kind] = {
     "IllegalLocationConstraintException": errors.Misconfigured,
     "InvalidBucketName": errors.Misconfigured,
     "KeyTooLongError": errors.InvalidLocation,
+    # versitygw over a folder: a key cannot be a file and a folder at once.
+    "ExistingObjectIsDirectory": errors.InvalidLocation,
+    "ObjectParentIsFile": errors.InvalidLocation,
     "InvalidObjectState": StorageError,
     "NotImplemented": errors.NotSupported,
     "XNotImplemented": errors.NotSupported,
@@ -201,6 +205,7 @@ _TRANSPORT_KINDS: tuple[tuple[tuple[type[Exception], ...], _Kind], ...] = (
     ((boto.EndpointConnectionError, boto.ConnectTimeoutError), errors.EndpointUnreachable),
     ((boto.ProxyConnectionError, boto.SSLError), errors.EndpointUnreachable),
     ((boto.HTTPClientError, boto.ConnectionError, HTTPError, OSError), errors.StorageUnavailable),
+    ((boto.IncompleteReadError,), errors.StorageUnavailable),
     ((boto.ParamValidationError,), errors.InvalidLocation),
 )
 """The first entry that fits; what is in none of them is a setting that the SDK refuses."""

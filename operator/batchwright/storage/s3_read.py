@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BLOCK_BYTES = 256 << 10
-"""Read at once. What a cut connection delivered before its last whole block is kept."""
+CAREFUL_BLOCK_BYTES = 64 << 10
+"""What is read at once after the first cut. A whole chunk at once is twice as fast, but a cut loses all of
+it.
+"""
 
 MAX_READS_WITHOUT_PROGRESS = 6
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0  # seconds
@@ -54,6 +56,19 @@ def unquoted(etag: str) -> str:
     return etag[1:-1] if len(etag) > 1 and etag[0] == etag[-1] == '"' else etag
 
 
+def required_etag(answer: Mapping[str, Any], operation: str, uri: str) -> str:
+    """The ETag of an answer to a read. All of S3 sends one, and without it a later read cannot be pinned.
+
+    Raises Misconfigured when there is none: most likely it is not an S3 endpoint that answered.
+    """
+    etag = unquoted(answer.get("ETag", ""))
+    if not etag:
+        raise Misconfigured(
+            operation, uri, "the answer has no ETag", None, "Check that endpointURL is that of an S3 API."
+        )
+    return etag
+
+
 class ResumingRead:
     """One pass over a ReadRequest. After the first answer it is bound to that answer's ETag."""
 
@@ -67,6 +82,7 @@ class ResumingRead:
         self._body: StreamingBody | None = None
         self.version_id: str | None = None
         self._failures = 0
+        self._cut = False
 
     def chunks(self, size: int) -> Iterator[bytes]:
         """The range in chunks of `size` bytes, the last one shorter. See `ObjectStore.stream` for what it
@@ -75,7 +91,7 @@ class ResumingRead:
         blocks: list[bytes] = []
         missing = size
         try:
-            while block := self._block(min(missing, BLOCK_BYTES)):
+            while block := self._block(min(missing, CAREFUL_BLOCK_BYTES) if self._cut else missing):
                 blocks.append(block)
                 missing -= len(block)
                 if not missing:
@@ -134,31 +150,29 @@ class ResumingRead:
                 return
             raise
         self._body = answer["Body"]
-        self._accept(dict(answer), ranged="Range" in conditions)
+        self._accept(answer, ranged="Range" in conditions)
 
-    def _accept(self, answer: dict[str, Any], *, ranged: bool) -> None:
+    def _accept(self, answer: Mapping[str, Any], *, ranged: bool) -> None:
         """Check that the answer is the range of the object that was asked for."""
         uri = self._request.uri
         start, stop = 0, int(answer["ContentLength"])
         if content_range := _CONTENT_RANGE.match(answer.get("ContentRange", "")):
             start, stop = int(content_range[1]), int(content_range[2]) + 1
         elif ranged and self._position:
-            self._close()
             raise Misconfigured("GetObject", uri, "the store ignores the Range header")
         if start != self._position:
-            self._close()
             raise Misconfigured("GetObject", uri, f"asked for bytes from {self._position}, got them from {start}")
-        etag = unquoted(answer.get("ETag", ""))
-        if self.etag and etag and etag != self.etag:
-            self._close()
+        etag = required_etag(answer, "GetObject", uri)
+        if self.etag and etag != self.etag:
             raise ObjectChanged("GetObject", uri, f"ETag {etag} instead of {self.etag}")
-        self.etag = self.etag or etag or None
+        self.etag = etag
         self.version_id = answer.get("VersionId")
         if self._request.end is not None:
             stop = min(stop, self._request.end)
         self._stop = stop
 
     def _pause_or_raise(self, error: StorageError) -> None:
+        self._cut = True
         self._failures += 1
         if self._failures >= MAX_READS_WITHOUT_PROGRESS:
             raise error

@@ -53,6 +53,24 @@ class CopiedStep:
 Step = SentStep | CopiedStep
 
 
+class ForwardProgress:
+    """Progress that never counts a byte twice, although an upload may have to start again."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._done = 0
+        self._reported = 0
+
+    def add(self, size: int) -> None:
+        self._done += size
+        if self._progress and self._done > self._reported:
+            self._progress(self._done - self._reported)
+            self._reported = self._done
+
+    def start_again(self) -> None:
+        self._done = 0
+
+
 class MultipartUpload:
     """One upload, as a context: it is begun on entry, and aborted on exit unless it was completed.
 

@@ -1,0 +1,211 @@
+"""Permissions and credentials of the S3 store, on a real server with accounts and policies."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from batchwright.storage.errors import (
+    AccessDenied,
+    BucketMissing,
+    InvalidCredentials,
+    Misconfigured,
+    MissingCredentials,
+    NotFound,
+)
+from batchwright.storage.join_plan import MIB
+from batchwright.storage.probe import probe_conditional_put, probe_writable
+from batchwright.storage.protocol import Literal, ObjectRange
+from batchwright.storage.s3 import S3Store
+from fixtures.s3 import Account, S3Bucket, S3Server
+
+MINIMAL = ("s3:GetObject", "s3:ListBucket", "s3:PutObject")
+"""What the documentation promises to be enough for a whole run."""
+
+CALLS: dict[str, Callable[[S3Store], object]] = {
+    "head": lambda store: store.head("object"),
+    "read": lambda store: store.read("object"),
+    "stream": lambda store: list(store.stream("object", start=1)),
+    "list": lambda store: list(store.list("prefix/")),
+    "write": lambda store: store.write("new", b""),
+    "write if absent": lambda store: store.write("new", b"", if_none_match=True),
+    "join": lambda store: store.join("new", [Literal(bytes(17 * MIB))]),
+    "probe": lambda store: probe_conditional_put(store, "out/"),
+}
+
+
+@pytest.fixture(scope="session")
+def account(s3_server: S3Server) -> Account:
+    return s3_server.create_account()
+
+
+@pytest.fixture
+def restricted(s3_bucket: S3Bucket, account: Account) -> Callable[..., S3Store]:
+    """A store whose account may do only what is named."""
+
+    def open_(*actions: str) -> S3Store:
+        s3_bucket.put("object", b"content")
+        s3_bucket.allow(account, *actions)
+        return s3_bucket.store(credentials_dir=account.credentials_dir)
+
+    return open_
+
+
+@pytest.mark.parametrize(
+    ("refused", "calls", "key"),
+    [
+        ("s3:GetObject", ["head", "read", "stream"], "object"),
+        ("s3:ListBucket", ["list"], "prefix/"),
+        ("s3:PutObject", ["write", "write if absent", "join"], "new"),
+    ],
+)
+def test_a_refusal_names_the_permission_and_the_uri(
+    restricted: Callable[..., S3Store], refused: str, calls: list[str], key: str
+) -> None:
+    store = restricted(*(action for action in MINIMAL if action != refused))
+    for call in calls:
+        with pytest.raises(AccessDenied) as caught:
+            CALLS[call](store)
+        assert caught.value.permission == refused
+        assert caught.value.uri == store.uri(key)
+        assert refused in str(caught.value)
+        assert store.uri(key) in str(caught.value)
+        assert f"Grant {refused}" in caught.value.remedy
+
+
+def test_three_permissions_are_enough(restricted: Callable[..., S3Store], s3_bucket: S3Bucket) -> None:
+    store = restricted(*MINIMAL)
+    s3_bucket.put("piece", bytes(17 * MIB))
+    for call in CALLS.values():
+        call(store) if call is not CALLS["write if absent"] else None
+    store.write("claim", b"", if_none_match=True)
+    joined = store.join("joined", [ObjectRange("piece", 0, 17 * MIB), Literal(b"end")])
+    assert joined.size == 17 * MIB + 3
+
+
+def test_a_refused_delete_is_reported_with_its_permission(restricted: Callable[..., S3Store]) -> None:
+    store = restricted(*MINIMAL)
+    (failure,) = store.delete(["object"])
+    assert (failure.key, failure.permission) == ("object", "s3:DeleteObject")
+    assert store.uri("object") in failure.reason
+    assert store.read("object") == b"content"
+
+
+def test_a_probe_says_when_deletes_are_refused(restricted: Callable[..., S3Store]) -> None:
+    (failure,) = probe_writable(restricted(*MINIMAL), "out/")
+    assert failure.permission == "s3:DeleteObject"
+
+
+def test_a_refused_read_says_that_the_object_may_not_exist(restricted: Callable[..., S3Store]) -> None:
+    with pytest.raises(AccessDenied, match="does not exist, unless s3:ListBucket"):
+        restricted("s3:PutObject").head("missing")
+
+
+@pytest.mark.parametrize("call", ["head", "read", "list", "write", "join"])
+def test_a_missing_bucket_is_named(s3_server: S3Server, s3_bucket: S3Bucket, call: str) -> None:
+    store = S3Store("no-such-bucket", s3_bucket.settings, credentials_dir=s3_server.root.credentials_dir)
+    with pytest.raises(BucketMissing, match="s3://no-such-bucket/"):
+        CALLS[call](store)
+
+
+def test_a_missing_object_is_not_a_missing_bucket(s3_bucket: S3Bucket) -> None:
+    with pytest.raises(NotFound, match="taken literally"):
+        s3_bucket.store().head("missing")
+
+
+class TestCredentials:
+    @pytest.mark.parametrize("name", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
+    def test_wrong_keys_are_told_apart_from_missing_permissions(
+        self, s3_bucket: S3Bucket, tmp_path: Path, name: str
+    ) -> None:
+        account = Account.create(tmp_path / "secret", s3_bucket.server.root.access_key)
+        (account.credentials_dir / name).write_text("wrong")
+        with pytest.raises(InvalidCredentials, match="Secret"):
+            s3_bucket.store(credentials_dir=account.credentials_dir).head("object")
+
+    def test_a_folder_without_keys_is_named_at_once(self, s3_bucket: S3Bucket, tmp_path: Path) -> None:
+        with pytest.raises(MissingCredentials, match=f"{tmp_path}.*AWS_ACCESS_KEY_ID"):
+            s3_bucket.store(credentials_dir=tmp_path)
+
+    def test_a_rotated_secret_reaches_a_running_store(
+        self, s3_bucket: S3Bucket, account: Account, tmp_path: Path
+    ) -> None:
+        """As the kubelet does it: files behind a link `..data`, which is swapped."""
+        s3_bucket.put("object", b"content")
+        s3_bucket.allow(account, "s3:PutObject")
+        mount = _MountedSecret(tmp_path / "mount", account)
+        store = s3_bucket.store(credentials_dir=mount.folder)
+        with pytest.raises(AccessDenied):
+            store.read("object")
+        mount.swap(s3_bucket.server.root)
+        assert store.read("object") == b"content"
+
+    def test_a_secret_that_vanishes_does_not_stop_a_run(self, s3_bucket: S3Bucket, tmp_path: Path) -> None:
+        s3_bucket.put("object", b"content")
+        mount = _MountedSecret(tmp_path / "mount", s3_bucket.server.root)
+        store = s3_bucket.store(credentials_dir=mount.folder)
+        store.read("object")
+        (mount.folder / "..data").unlink()
+        assert store.read("object") == b"content"
+
+    def test_without_a_folder_the_sdks_chain_is_used(
+        self, s3_bucket: S3Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        s3_bucket.put("object", b"content")
+        _without_identity(monkeypatch, tmp_path)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3_bucket.server.root.access_key)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3_bucket.server.root.secret_key)
+        assert s3_bucket.store(credentials_dir=None).read("object") == b"content"
+
+    def test_a_given_folder_wins_over_the_environment(
+        self, s3_bucket: S3Bucket, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        s3_bucket.put("object", b"content")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "wrong")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+        assert s3_bucket.store().read("object") == b"content"
+
+    def test_no_credentials_at_all_are_told_with_the_remedy(
+        self, s3_bucket: S3Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        _without_identity(monkeypatch, tmp_path)
+        with pytest.raises(MissingCredentials, match="credentialsSecretRef"):
+            s3_bucket.store(credentials_dir=None).head("object")
+
+
+@pytest.mark.parametrize("text", [None, "not a certificate"])
+def test_an_unusable_ca_bundle_is_named_at_once(s3_bucket: S3Bucket, tmp_path: Path, text: str | None) -> None:
+    bundle = tmp_path / "ca.crt"
+    if text is not None:
+        bundle.write_text(text)
+    with pytest.raises(Misconfigured, match=str(bundle)):
+        s3_bucket.store(ca_bundle=bundle)
+
+
+def _without_identity(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(folder / "none"))
+
+
+class _MountedSecret:
+    def __init__(self, folder: Path, account: Account) -> None:
+        self.folder = folder
+        self._versions = 0
+        folder.mkdir()
+        self.swap(account)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            (folder / name).symlink_to(f"..data/{name}")
+
+    def swap(self, account: Account) -> None:
+        self._versions += 1
+        version = self.folder / f"..version{self._versions}"
+        version.mkdir()
+        (version / "AWS_ACCESS_KEY_ID").write_text(account.access_key)
+        (version / "AWS_SECRET_ACCESS_KEY").write_text(account.secret_key)
+        link = self.folder / "..data_tmp"
+        link.symlink_to(version.name)
+        link.replace(self.folder / "..data")
