@@ -29,4 +29,21 @@ lock: ## Resolve the lock files anew (uv)
 	  $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 $${extra:+--extra $$extra} \
 	    --custom-compile-command "make lock" --output-file requirements/$${set%%:*}.txt pyproject.toml; done
 
+##@ Use
+# `try` needs little, so it has an environment of its own unless the one for development is there.
+TRY_BIN = $(if $(wildcard $(VENV)/.installed),$(VENV),.try/venv)/bin
+
+.PHONY: try
+try: ## Run a sample BatchJob on this machine, without Kubernetes: under a minute
+	@test -e $(VENV)/.installed || $(MAKE) --no-print-directory .try/.installed
+	@rm -rf .try/output
+	@$(TRY_BIN)/python hack/try.py
+
+.try/.installed: requirements/worker.txt
+	@echo "installing Batchwright into .try/venv"
+	@mkdir -p .try && $(PYTHON) -m venv .try/venv
+	@.try/venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/worker.txt
+	@.try/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
 -include hack/cluster/cluster.mk
