@@ -1,0 +1,163 @@
+"""Why the work of a stage does not start: what a person must do, and since when it stands still.
+
+Pods that never start count to no backoff limit, so nothing but a look at them tells. The cluster says it in three
+places: the answer to the creation of the Job, the Job controller's Events about pods that it can't create, and the
+pods' own state with the kubelet's Events.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from batchwright.api.conditions import Reason
+from batchwright.controller.core import volumes
+from batchwright.controller.core.observed import JobView, Observed, Occurrence, PodView
+from batchwright.controller.core.volumes import Reference
+from batchwright.controller.settings import Settings
+
+GOES_ON = "The BatchJob then goes on by itself."
+_IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"})
+_CONTAINER = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+_PROMPT = frozenset(
+    {Reason.SECRET_MISSING, Reason.CONFIG_MAP_MISSING, Reason.SERVICE_ACCOUNT_MISSING, Reason.JOB_REFUSED}
+)
+"""Known for sure the moment they are seen; the others may be a slow start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """What keeps a stage from starting."""
+
+    reason: Reason
+    message: str
+    since: datetime
+
+    def overdue_at(self, settings: Settings) -> datetime:
+        """When it is no longer a slow start: the BatchJob is Stalled from then on."""
+        return self.since + (settings.missing_deadline if self.reason in _PROMPT else settings.start_deadline)
+
+
+def refused(observed: Observed) -> Blocker | None:
+    """A child that the API server doesn't take."""
+    for refusal in observed.refusals:
+        return Blocker(
+            Reason.JOB_REFUSED,
+            f"{refusal.child} can't be created: {refusal.message}. Mend what the message names. {GOES_ON}",
+            refusal.since,
+        )
+    return None
+
+
+def not_starting(observed: Observed, job: JobView) -> Blocker | None:
+    """Why no pod of a Job has started; None once one has, or while there is nothing to say yet."""
+    if job.end is not None or job.suspended or job.deleting:
+        return None
+    pods = [pod for pod in observed.pods_of(job) if not pod.finished and pod.delete_by is None]
+    if any(pod.started for pod in pods):
+        return None
+    if not pods:
+        return _no_pods(observed, job)
+    for pod in pods:
+        blocker = _pod(observed, pod)
+        if blocker is not None:
+            return blocker
+    return None
+
+
+def _no_pods(observed: Observed, job: JobView) -> Blocker | None:
+    last = _last(observed.occurrences, job.uid, "FailedCreate")
+    if last is None:
+        return None
+    account = re.search(r'serviceaccount "([^"]+)" not found', last.message)
+    if account is not None:
+        where = f"in namespace {observed.identity.namespace!r}"
+        return Blocker(
+            Reason.SERVICE_ACCOUNT_MISSING,
+            f"service account {account[1]!r} is missing {where} (spec.worker.serviceAccountName): create it with"
+            f" `kubectl -n {observed.identity.namespace} create serviceaccount {account[1]}`. {GOES_ON}",
+            job.created_at,
+        )
+    return Blocker(
+        Reason.JOB_REFUSED,
+        f"pods of Job {job.name!r} can't be created: {last.message}. Mend what the message names. {GOES_ON}",
+        job.created_at,
+    )
+
+
+def _pod(observed: Observed, pod: PodView) -> Blocker | None:
+    if pod.unschedulable:
+        return Blocker(Reason.PODS_NOT_STARTING, f"pod {pod.name} has no node: {pod.unschedulable}", pod.created_at)
+    waiting = pod.waiting
+    if waiting is not None and waiting.reason in _IMAGE:
+        message = f"the image of pod {pod.name} can't be pulled: {waiting.reason}: {waiting.message}"
+        return Blocker(Reason.PODS_NOT_STARTING, message, pod.created_at)
+    if waiting is not None and waiting.reason in _CONTAINER:
+        return _container(observed, pod, f"{waiting.reason}: {waiting.message}")
+    return _mount(observed, pod)
+
+
+def _container(observed: Observed, pod: PodView, message: str) -> Blocker:
+    """A container that can't be made, mostly for a missing Secret in `spec.worker.env`."""
+    missing = re.search(r'(secret|configmap) "([^"]+)" not found', message, re.IGNORECASE)
+    key = re.search(r"couldn't find key (\S+) in (Secret|ConfigMap) (\S+)", message)
+    namespace = observed.identity.namespace
+    if missing is not None or key is not None:
+        kind = (missing[1] if missing else key[2] if key else "").lower()
+        reason = Reason.SECRET_MISSING if kind == "secret" else Reason.CONFIG_MAP_MISSING
+        text = f"{message}, in namespace {namespace!r} (spec.worker.env): create what is missing. {GOES_ON}"
+        return Blocker(reason, text, pod.created_at)
+    return Blocker(Reason.PODS_NOT_STARTING, f"pod {pod.name} can't start: {message}", pod.created_at)
+
+
+def _mount(observed: Observed, pod: PodView) -> Blocker | None:
+    """A volume that the kubelet can't mount, by its Events."""
+    known = {reference.volume: reference for reference in volumes.references(observed.spec)} if observed.spec else {}
+    other: Blocker | None = None
+    for occurrence in observed.occurrences:
+        if occurrence.uid != pod.uid or occurrence.reason not in ("FailedMount", "FailedAttachVolume"):
+            continue
+        volume = re.search(r'for volume "([^"]+)"', occurrence.message)
+        reference = known.get(volume[1]) if volume else None
+        if reference is not None and (found := _reference(observed, pod, reference, occurrence.message)):
+            return found
+        text = f"pod {pod.name} can't mount a volume: {occurrence.message}"
+        other = Blocker(Reason.PODS_NOT_STARTING, text, pod.created_at)
+    return other
+
+
+def _reference(observed: Observed, pod: PodView, reference: Reference, message: str) -> Blocker | None:
+    namespace = observed.identity.namespace
+    key = re.search(r"references non-existent (?:secret|config) key: ([-._a-zA-Z0-9]+)", message)
+    if key is None and f'"{reference.name}" not found' not in message:
+        return None
+    what = f"{reference.kind} {reference.name!r}"
+    if key is None:
+        found = f"{what} is missing in namespace {namespace!r} ({reference.field})"
+    else:
+        found = f"{what} in namespace {namespace!r} has no key {key[1]!r} ({reference.field})"
+    kind = "secret generic" if reference.kind == "Secret" else "configmap"
+    sources = " ".join(f"--from-file={name}=FILE" for name in reference.keys)
+    return Blocker(
+        Reason.SECRET_MISSING if reference.kind == "Secret" else Reason.CONFIG_MAP_MISSING,
+        f"{found}. It needs {_listed(reference.keys)}: `kubectl -n {namespace} create {kind} {reference.name}"
+        f" {sources}`. {GOES_ON}",
+        pod.created_at,
+    )
+
+
+def _listed(keys: Sequence[str]) -> str:
+    return ("the keys " if len(keys) > 1 else "the key ") + " and ".join(keys)
+
+
+def _last(occurrences: Sequence[Occurrence], uid: str, reason: str) -> Occurrence | None:
+    found = [occurrence for occurrence in occurrences if occurrence.uid == uid and occurrence.reason == reason]
+    return max(found, key=lambda occurrence: occurrence.at, default=None)
+
+
+def next_look(blocker: Blocker | None, now: datetime, settings: Settings) -> timedelta:
+    """When to look at pods that don't start again: soon, since what is said about them in Events wakes nobody."""
+    soon = timedelta(seconds=5)
+    if blocker is None or now >= blocker.overdue_at(settings):
+        return soon
+    return max(timedelta(seconds=1), min(soon, blocker.overdue_at(settings) - now))

@@ -1,0 +1,94 @@
+"""Counts of requests, shards and tokens while the run goes on. What was published never falls.
+
+Each worker index of each run reports cumulative counts over all its pods. An index that nobody has heard of yet, after
+a restart of the operator for instance, makes a sum too small, so the published value stays until the sum passes it.
+The merge counts everything again, and its totals are exact.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from batchwright.api.reports import Progress
+from batchwright.api.status import BatchJobStatus, RequestCounts, ShardCounts, Usage
+
+_USAGE_FIELDS = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "total_tokens")
+
+
+def latest_of_each_worker(reports: Iterable[Progress]) -> tuple[Progress, ...]:
+    """Of several reports of one index of one run, the one that is furthest: cumulative counts only grow."""
+    latest: dict[tuple[int, int], Progress] = {}
+    for report in reports:
+        key = (report.run, report.index)
+        known = latest.get(key)
+        if known is None or _done(report) >= _done(known):
+            latest[key] = report
+    return tuple(latest[key] for key in sorted(latest))
+
+
+def done(status: BatchJobStatus) -> int:
+    """Requests that ended, one way or the other."""
+    counts = status.request_counts
+    return counts.completed + counts.failed if counts else 0
+
+
+def facts(status: BatchJobStatus, progress: Iterable[Progress], run: int) -> dict[str, Any]:
+    """The counting fields of the status, from what the workers reported and what was published before."""
+    reports = tuple(progress)
+    changes: dict[str, Any] = {
+        "request_counts": _requests(status, reports),
+        "shards": _shards(status, reports, run),
+        "usage": _usage(status, reports),
+        "finish_reasons": _finish_reasons(status, reports),
+    }
+    return {name: value for name, value in changes.items() if value is not None}
+
+
+def _requests(status: BatchJobStatus, reports: tuple[Progress, ...]) -> RequestCounts:
+    before = status.request_counts or RequestCounts()
+    failed = min(max(before.failed, sum(report.failed for report in reports)), before.total)
+    completed = max(before.completed, sum(report.completed for report in reports))
+    # A shard that runs again in a repair may count a line twice until the merge; the total is known from the plan.
+    return RequestCounts(
+        total=before.total, completed=max(before.completed, min(completed, before.total - failed)), failed=failed
+    )
+
+
+def _shards(status: BatchJobStatus, reports: tuple[Progress, ...], run: int) -> ShardCounts:
+    before = status.shards or ShardCounts()
+    completed = sum(report.shards_completed for report in reports)
+    return ShardCounts(
+        total=before.total,
+        completed=max(before.completed, min(completed, before.total)),
+        failed=max(before.failed, min(sum(report.shards_failed for report in reports), before.total)),
+        active=min(sum(report.shards_active for report in reports if report.run == run), before.total),
+    )
+
+
+def _usage(status: BatchJobStatus, reports: tuple[Progress, ...]) -> Usage | None:
+    before = status.usage or Usage()
+    sums = {name: _sum_known(getattr(report.usage, name) for report in reports) for name in _USAGE_FIELDS}
+    values = {name: _larger(getattr(before, name), value) for name, value in sums.items()}
+    return Usage(**values) if any(value is not None for value in values.values()) else None
+
+
+def _finish_reasons(status: BatchJobStatus, reports: tuple[Progress, ...]) -> dict[str, int] | None:
+    sums: Counter[str] = Counter()
+    for report in reports:
+        sums.update(report.finish_reasons)
+    before = status.finish_reasons or {}
+    merged = {name: max(before.get(name, 0), sums.get(name, 0)) for name in [*before, *sums]}
+    return merged or None
+
+
+def _sum_known(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _larger(left: int | None, right: int | None) -> int | None:
+    return max((value for value in (left, right) if value is not None), default=None)
+
+
+def _done(report: Progress) -> tuple[int, int]:
+    return report.completed + report.failed, report.shards_completed

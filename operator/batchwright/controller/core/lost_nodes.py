@@ -1,0 +1,36 @@
+"""Pods on nodes that are gone.
+
+podFailurePolicy makes the Job controller wait for a pod to end before it makes another. A pod on a node that nobody
+hears stays Terminating for ever, so its index would never run again (kubernetes/enhancements#6262). It is declared
+Failed by disruption, as pod garbage collection does: should it live on, its writes stand under keys of its own.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from batchwright.controller.core.observed import Observed, PodView
+from batchwright.controller.core.plan_of_actions import Action, MarkPodFailed
+from batchwright.controller.settings import Settings
+
+
+def suspects(pods: Iterable[PodView], now: datetime, settings: Settings) -> tuple[PodView, ...]:
+    """Pods that should have ended by now. Only their nodes need a look."""
+    return tuple(
+        pod
+        for pod in pods
+        if pod.delete_by is not None
+        and not pod.finished
+        and pod.node
+        and now > pod.delete_by + settings.node_loss_margin
+    )
+
+
+def actions(observed: Observed, now: datetime, settings: Settings) -> tuple[Action, ...]:
+    """Mark those whose node is known not to be ready."""
+    return tuple(
+        MarkPodFailed(
+            pod.name, pod.uid, f"Batchwright: node {pod.node} is not ready, and the pod's grace period is over"
+        )
+        for pod in suspects(observed.pods, now, settings)
+        if observed.nodes_ready.get(pod.node) is False
+    )

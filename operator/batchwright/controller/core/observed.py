@@ -1,0 +1,182 @@
+"""What the controller sees of one BatchJob and its children at one moment. Frozen: the pure core decides from it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+
+from batchwright.api.batchjob import BatchJobSpec
+from batchwright.api.reports import Progress, Report
+from batchwright.api.status import BatchJobStatus
+
+
+class Stage(StrEnum):
+    """The three stages of a BatchJob, each a Job."""
+
+    PLAN = "plan"
+    RUN = "run"
+    MERGE = "merge"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which BatchJob this is."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    created_at: datetime
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMapView:
+    """The ConfigMap that tells the workers what to do."""
+
+    name: str
+    uid: str
+    data: Mapping[str, str]
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """How a Job ended: its terminal condition."""
+
+    succeeded: bool
+    at: datetime
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A Job of a stage. `run` is 0 for the plan; `attempt` counts from 1."""
+
+    name: str
+    uid: str
+    stage: Stage
+    run: int
+    attempt: int
+    created_at: datetime
+    completions: int = 1
+    active: int = 0
+    ready: int = 0
+    failed: int = 0
+    suspended: bool = False
+    suspended_by_us: bool = False
+    queue_name: str = ""
+    deleting: bool = False
+    end: JobEnd | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a container doesn't run."""
+
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Termination:
+    """How a worker's container ended, and what it said."""
+
+    exit_code: int
+    at: datetime
+    reason: str = ""
+    report: Report | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """A pod of a stage's Job."""
+
+    name: str
+    uid: str
+    job_uid: str
+    stage: Stage
+    run: int
+    phase: str
+    created_at: datetime
+    index: int | None = None
+    node: str = ""
+    address: str = ""
+    started: bool = False
+    ready: bool = False
+    waiting: Waiting | None = None
+    unschedulable: str = ""
+    termination: Termination | None = None
+    delete_by: datetime | None = None
+    """The end of its grace period, where it is being deleted."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """An Event of the kubelet or the Job controller about a child that doesn't start."""
+
+    uid: str
+    reason: str
+    message: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A child that the API server didn't take, since when it is tried, and what the API said last."""
+
+    child: str
+    message: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Requests done at a moment, for the rate."""
+
+    at: datetime
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything that `reconcile` decides from, beside the time and the settings.
+
+    `spec` is None where it can't be read; `spec_error` then names the field. `progress` holds the latest report of each
+    worker index of each run, live or from its pod's end.
+    """
+
+    identity: Identity
+    spec: BatchJobSpec | None
+    spec_error: str = ""
+    status: BatchJobStatus = field(default_factory=BatchJobStatus)
+    config_map: ConfigMapView | None = None
+    jobs: tuple[JobView, ...] = ()
+    pods: tuple[PodView, ...] = ()
+    occurrences: tuple[Occurrence, ...] = ()
+    nodes_ready: Mapping[str, bool] = field(default_factory=dict)
+    progress: tuple[Progress, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    last_status_write: datetime | None = None
+    cluster: str = ""
+
+    def job(self, stage: Stage, run: int) -> JobView | None:
+        """The latest attempt of a stage."""
+        jobs = [job for job in self.jobs if job.stage is stage and job.run == run]
+        return max(jobs, key=lambda job: job.attempt, default=None)
+
+    def with_facts(self, facts: Mapping[str, object]) -> "Observed":
+        """The same, as it will be once these fields of the status are written."""
+        return replace(self, status=self.status.model_copy(update=dict(facts)))
+
+    def pods_of(self, job: JobView) -> tuple[PodView, ...]:
+        """The pods of a Job, oldest first."""
+        pods = (pod for pod in self.pods if pod.job_uid == job.uid)
+        return tuple(sorted(pods, key=lambda pod: (pod.created_at, pod.name)))

@@ -1,0 +1,146 @@
+"""From what is to what is to be done. Pure, and the same for the same input: a second call plans nothing new.
+
+spec can't be used ───────────────────────────────────▶ failed (stalled, once requests are running)
+cancelled, expired ──▶ stopping ──▶ cancelled, expired
+no plan yet ─────────▶ validating ─┐
+workers not done ────▶ running   ◀─┴─────┐ repair
+workers done ────────▶ finalizing ───────┴──▶ completed, failed
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from batchwright.api.batchjob import BatchJobSpec
+from batchwright.api.conditions import TERMINAL_PHASES, Phase, Reason
+from batchwright.api.exit_codes import FINAL_EXIT_CODES, ExitCode
+from batchwright.controller.core import (
+    conditions,
+    finalizing,
+    lost_nodes,
+    new_status,
+    notices,
+    running,
+    spec_check,
+    stopping,
+    validating,
+    worker_config,
+)
+from batchwright.controller.core.blockers import Blocker
+from batchwright.controller.core.observed import JobView, Observed
+from batchwright.controller.core.plan_of_actions import Action, CreateJob, DeleteJob, Plan, Wait
+from batchwright.controller.core.step import Advance, ServerState, Step, failed
+from batchwright.controller.settings import Settings
+
+_SOONEST = timedelta(milliseconds=500)
+
+
+def reconcile(observed: Observed, now: datetime, settings: Settings) -> Plan:
+    """What to do about a BatchJob now."""
+    if observed.identity.deleting:
+        return Plan()
+    if conditions.is_finished(observed.status):
+        return _absorb(observed)
+    step = _decide(observed, now, settings)
+    status = new_status.after(observed, step, now, settings)
+    delay = new_status.write_in(observed, status, now, settings)
+    write = delay is not None and delay == timedelta(0)
+    return Plan(
+        actions=_actions(observed, step, now, settings),
+        status=status if write else None,
+        notices=notices.between(observed.status, status) if write else (),
+        wait=_wait(observed, step, now, delay if not write else None),
+    )
+
+
+def _absorb(observed: Observed) -> Plan:
+    """A finished BatchJob stays as it ended. A newer spec is only taken note of, so that nobody waits for it."""
+    if observed.status.observed_generation == observed.identity.generation:
+        return Plan()
+    return Plan(status=new_status.for_newer_spec(observed))
+
+
+def _decide(observed: Observed, now: datetime, settings: Settings) -> Step:
+    problem = spec_check.problem_of(observed, settings)
+    spec = observed.spec
+    if problem is not None or spec is None:
+        return _unusable(observed, problem or "", now)
+    reason = stopping.reason_to_stop(observed, spec, now)
+    if reason is not None:
+        return stopping.step(observed, spec, reason)
+    return _work(observed, spec, now, settings)
+
+
+def _unusable(observed: Observed, problem: str, now: datetime) -> Step:
+    message = f"{problem}."
+    if observed.status.fingerprint is None:
+        return Step(Phase.FAILED, Reason.INVALID_SPEC, message)
+    # Requests are running, and paid for: what runs goes on, and the next step waits until the field is mended.
+    blocker = Blocker(Reason.INVALID_SPEC, f"{message} Mend it, and the work goes on.", observed.identity.created_at)
+    phase = observed.status.phase or Phase.IN_PROGRESS
+    return Step(phase, Reason.INVALID_SPEC, blocker.message, blocker=blocker, wait=Wait(timedelta(seconds=30)))
+
+
+def _work(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settings) -> Step:
+    """Stage after stage, until one has to wait. What the earlier ones found is written with it."""
+    facts: dict[str, Any] = {}
+    planned = observed.status.fingerprint is not None
+    while True:
+        outcome = _stage(observed, spec, now, settings)
+        if isinstance(outcome, Step):
+            break
+        facts |= outcome.facts
+        observed = observed.with_facts(outcome.facts)
+    server = outcome.server
+    if server is None and not planned and outcome.phase is not Phase.FAILED and observed.status.fingerprint is not None:
+        server = ServerState(available=True)  # the plan has just asked it for its models
+    return replace(outcome, facts=facts | dict(outcome.facts), server=server)
+
+
+def _stage(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settings) -> Step | Advance:
+    if observed.status.fingerprint is None:
+        return validating.step(observed, spec, now, settings)
+    if not running.is_over(observed):
+        return running.step(observed, spec, now, settings)
+    failure = running.failure(observed)
+    if failure is not None:
+        step = failed(failure)
+        return replace(step, facts=dict(step.facts) | running.counted(observed))
+    return finalizing.step(observed, spec, now, settings)
+
+
+def _actions(observed: Observed, step: Step, now: datetime, settings: Settings) -> tuple[Action, ...]:
+    actions = (*step.actions, *lost_nodes.actions(observed, now, settings))
+    if step.phase in TERMINAL_PHASES:
+        deleted = {action.uid for action in actions if isinstance(action, DeleteJob)}
+        left = [job for job in observed.jobs if _would_go_on(observed, job) and job.uid not in deleted]
+        return (*actions, *(DeleteJob(job.name, job.uid) for job in left))
+    spec = observed.spec
+    needs_config = bool(observed.jobs) or any(isinstance(action, CreateJob) for action in actions)
+    stops = step.phase is Phase.CANCELLING or step.reason in (Reason.EXPIRING, Reason.INVALID_SPEC)
+    if spec is None or stops or not needs_config:
+        return actions
+    return (*worker_config.actions(observed, spec, settings), *actions)
+
+
+def _would_go_on(observed: Observed, job: JobView) -> bool:
+    """Whether a Job of a finished BatchJob would start more pods. One that is about to end by itself stays: people
+    read its pods' logs."""
+    if job.end is not None or job.deleting:
+        return False
+    last_codes = {ExitCode.DONE, *FINAL_EXIT_CODES}
+    pods = observed.pods_of(job)
+    return not any(pod.termination is not None and pod.termination.exit_code in last_codes for pod in pods)
+
+
+def _wait(observed: Observed, step: Step, now: datetime, delay: timedelta | None) -> Wait | None:
+    """The earliest of: what the stage wants, the delayed write, the end of the completion window."""
+    if step.phase in TERMINAL_PHASES:
+        return None
+    wait = step.wait
+    if delay is not None and (wait is None or delay < wait.after):
+        wait = Wait(delay, refresh=False)
+    expiry = stopping.expires_at(observed, observed.spec) if observed.spec else None
+    if expiry is not None and expiry > now and (wait is None or expiry - now < wait.after):
+        wait = Wait(expiry - now)
+    return replace(wait, after=max(wait.after, _SOONEST)) if wait else None

@@ -1,0 +1,149 @@
+"""The run stage: the workers of one Indexed Job. A repair is another Job with the next number."""
+
+from datetime import datetime, timedelta
+
+from batchwright.api.batchjob import BatchJobSpec
+from batchwright.api.conditions import Phase, Reason
+from batchwright.controller.core import blockers, counts, jobs, progress, reports
+from batchwright.controller.core.observed import JobView, Observed, PodView, Stage
+from batchwright.controller.core.plan_of_actions import Action, CreateJob, DeleteJob, SuspendJob, Wait
+from batchwright.controller.core.reports import Failure
+from batchwright.controller.core.step import ServerState, Step
+from batchwright.controller.settings import Settings
+
+_FIRST_PROBES = timedelta(seconds=30)
+"""A pod that has just started isn't ready yet, which says nothing about the server."""
+
+
+def number(observed: Observed) -> int:
+    """The number of the current run Job, from 1."""
+    return observed.status.run or 1
+
+
+def is_over(observed: Observed) -> bool:
+    """Whether the workers are done. A merge that exists proves it, even where the run Job has been deleted since."""
+    run = number(observed)
+    job = observed.job(Stage.RUN, run)
+    return observed.job(Stage.MERGE, run) is not None or (job is not None and job.end is not None)
+
+
+def failure(observed: Observed) -> Failure | None:
+    """Why the run is over for good: a worker met what no retry can mend. Failed indexes alone are for the merge."""
+    run = number(observed)
+    job = observed.job(Stage.RUN, run)
+    if observed.job(Stage.MERGE, run) is not None or job is None or job.end is None or job.end.succeeded:
+        return None
+    return reports.final_failure(observed, job) or reports.failure_of_exit_code(job)
+
+
+def step(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settings) -> Step:
+    """Start the workers, follow their progress."""
+    run = number(observed)
+    job = observed.job(Stage.RUN, run)
+    workers = job.completions if job else jobs.workers(spec, _shards(observed))
+    facts = {"run": run, "parallelism": workers} | counted(observed)
+    pods = observed.pods_of(job) if job else ()
+    blocker = blockers.refused(observed) or (blockers.not_starting(observed, job) if job else None)
+    suspended = bool(spec.suspend)
+    return Step(
+        phase=Phase.IN_PROGRESS,
+        reason=Reason.SUSPENDED if suspended else Reason.REPAIRING if run > 1 else Reason.RUNNING,
+        message=_message(observed, job, blocker, suspended=suspended, workers=workers, run=run),
+        actions=(*_actions(observed, spec, settings, job, workers), *_stale_merges(observed, run)),
+        facts=facts,
+        blocker=None if suspended else blocker,
+        server=_server(observed, pods, run, now),
+        suspended=suspended,
+        wait=_wait(pods, blocker, now, settings),
+    )
+
+
+def counted(observed: Observed) -> dict[str, object]:
+    """Counts, rate and time left as the workers report them."""
+    run = number(observed)
+    found = counts.facts(observed.status, observed.progress, run)
+    return found | progress.facts(observed.with_facts(found).status, observed.samples)
+
+
+def _shards(observed: Observed) -> int:
+    return observed.status.shards.total if observed.status.shards else 1
+
+
+def _actions(
+    observed: Observed, spec: BatchJobSpec, settings: Settings, job: JobView | None, workers: int
+) -> tuple[Action, ...]:
+    if job is None:
+        if spec.suspend:
+            return ()
+        assert observed.status.fingerprint is not None
+        manifest = jobs.run_job(
+            observed.identity,
+            spec,
+            settings,
+            fingerprint=observed.status.fingerprint,
+            run=number(observed),
+            workers=workers,
+        )
+        return (CreateJob(manifest),)
+    if job.deleting:
+        return ()
+    if spec.suspend and not job.suspended:
+        # Kueue would resume a suspended Job whose Workload is admitted. Deleting it gives the quota back, and the
+        # work goes on from its segments with a Job made anew.
+        return (DeleteJob(job.name, job.uid),) if job.queue_name else (SuspendJob(job.name, job.uid, suspended=True),)
+    if not spec.suspend and job.suspended and job.suspended_by_us:
+        return (SuspendJob(job.name, job.uid, suspended=False),)
+    return ()
+
+
+def _stale_merges(observed: Observed, run: int) -> tuple[Action, ...]:
+    """A merge that found shards missing would only try again and again while they are being repaired."""
+    return tuple(
+        DeleteJob(job.name, job.uid)
+        for job in observed.jobs
+        if job.stage is Stage.MERGE and job.run < run and job.end is None and not job.deleting
+    )
+
+
+def _message(
+    observed: Observed,
+    job: JobView | None,
+    blocker: blockers.Blocker | None,
+    *,
+    suspended: bool,
+    workers: int,
+    run: int,
+) -> str:
+    if suspended:
+        return "Suspended: workers finish what is in flight and keep what is done."
+    if blocker is not None:
+        return blocker.message
+    if job is not None and job.suspended and not job.suspended_by_us:
+        queue = f" in queue {job.queue_name}" if job.queue_name else ""
+        return f"The run Job waits{queue}: it is suspended, and not by Batchwright."
+    text = f"Repairing missing shards, run {run}" if run > 1 else "Running"
+    text = f"{text} with {workers} worker{'s' if workers > 1 else ''}."
+    last = reports.last_failure(observed, job, Reason.RUN_FAILED) if job else None
+    return f"{text} A worker failed and is started again: {last.message}" if last else text
+
+
+def _server(observed: Observed, pods: tuple[PodView, ...], run: int, now: datetime) -> ServerState | None:
+    """Away when no running worker reaches the server. Workers that can't be asked show it by their readiness."""
+    running = [pod for pod in pods if pod.phase == "Running" and pod.delete_by is None]
+    heard = {report.index: report for report in observed.progress if report.run == run}
+    answers: list[ServerState] = []
+    for pod in running:
+        report = heard.get(pod.index) if pod.index is not None else None
+        if report is not None:
+            answers.append(ServerState(report.server_available, report.server_message))
+        elif pod.ready or now - pod.created_at > _FIRST_PROBES:
+            answers.append(ServerState(pod.ready, "" if pod.ready else "the workers are not ready"))
+    if not answers:
+        return None
+    return next((answer for answer in answers if answer.available), answers[0])
+
+
+def _wait(pods: tuple[PodView, ...], blocker: blockers.Blocker | None, now: datetime, settings: Settings) -> Wait:
+    if blocker is None and any(pod.started for pod in pods):
+        return Wait(settings.poll_interval, refresh=False)
+    return Wait(blockers.next_look(blocker, now, settings))
