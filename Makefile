@@ -39,6 +39,29 @@ try: ## Run a sample BatchJob on this machine, without Kubernetes: under a minut
 	@rm -rf .try/output
 	@$(TRY_BIN)/python hack/try.py
 
+KUBECTL = $(if $(wildcard .cluster/bin/kubectl),.cluster/bin/kubectl,kubectl) --kubeconfig $(or $(KUBECONFIG),.cluster/kubeconfig)
+ROLLED_OUT = rollout status --timeout=180s
+
+.PHONY: deploy
+deploy: ## Install the resource and the operator into the cluster of .cluster/kubeconfig or KUBECONFIG
+	@$(KUBECTL) apply --server-side --force-conflicts -k manifests/base
+	@$(KUBECTL) -n batchwright-system rollout restart deployment/batchwright-operator  # the tag stays when an image is built anew
+	@$(KUBECTL) -n batchwright-system $(ROLLED_OUT) deployment/batchwright-operator
+
+.PHONY: quickstart
+quickstart: deploy ## deploy, and with it an S3 server and a stub model server in batchwright-demo
+	@$(KUBECTL) apply --server-side --force-conflicts -k manifests/quickstart
+	@$(KUBECTL) -n batchwright-demo rollout restart deployment/model-server
+	@$(KUBECTL) -n batchwright-demo $(ROLLED_OUT) deployment/s3
+	@$(KUBECTL) -n batchwright-demo $(ROLLED_OUT) deployment/model-server
+
+.PHONY: demo
+demo: env ## Everything at once: cluster, images, operator, a BatchJob watched to its end, its first results
+	@$(MAKE) --no-print-directory cluster-up
+	@$(MAKE) --no-print-directory images
+	@$(MAKE) --no-print-directory quickstart
+	@$(BIN)/python hack/demo.py
+
 .try/.installed: requirements/worker.txt
 	@echo "installing Batchwright into .try/venv"
 	@mkdir -p .try && $(PYTHON) -m venv .try/venv
