@@ -134,7 +134,10 @@ def completion(body: Mapping[str, Any], model: str, request_id: str, step: Step)
 
 
 def response(body: Mapping[str, Any], model: str, request_id: str, step: Step) -> Answer:
-    """/v1/responses. It has no finish reason: cut is `incomplete`, aborted is `cancelled`."""
+    """/v1/responses. It has no finish reason: cut is `incomplete`, aborted is `cancelled`.
+
+    vLLM says `cancelled` for models of the harmony format only; with others an aborted response passes as completed.
+    """
     if body.get("input") is None:
         raise errors.invalid_field("input", "missing", "Field required")
     items = [{"role": "user", "content": body["input"]}] if isinstance(body["input"], str) else body["input"]
