@@ -13,16 +13,23 @@ from batchwright.api.reports import Progress
 from batchwright.api.status import BatchJobStatus, RequestCounts, ShardCounts, Usage
 
 _USAGE_FIELDS = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "total_tokens")
+_MOMENTARY = ("shards_active", "server_available", "server_message")
 
 
 def latest_of_each_worker(reports: Iterable[Progress]) -> tuple[Progress, ...]:
-    """Of several reports of one index of one run, the one that is furthest: cumulative counts only grow."""
+    """One report for each index of each run, from reports in the order in which they came.
+
+    Counts are those of the report that is furthest, since cumulative counts only grow: a pod that has just replaced
+    another may still be behind it. What is true of the moment is taken from the last report.
+    """
     latest: dict[tuple[int, int], Progress] = {}
     for report in reports:
         key = (report.run, report.index)
         known = latest.get(key)
         if known is None or _done(report) >= _done(known):
             latest[key] = report
+        else:
+            latest[key] = known.model_copy(update={name: getattr(report, name) for name in _MOMENTARY})
     return tuple(latest[key] for key in sorted(latest))
 
 

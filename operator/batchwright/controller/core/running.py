@@ -134,10 +134,13 @@ def _server(observed: Observed, pods: tuple[PodView, ...], run: int, now: dateti
     answers: list[ServerState] = []
     for pod in running:
         report = heard.get(pod.index) if pod.index is not None else None
-        if report is not None:
-            answers.append(ServerState(report.server_available, report.server_message))
-        elif pod.ready or now - pod.created_at > _FIRST_PROBES:
-            answers.append(ServerState(pod.ready, "" if pod.ready else "the workers are not ready"))
+        young = now - pod.created_at <= _FIRST_PROBES
+        if report is not None and not report.server_available:
+            answers.append(ServerState(False, report.server_message))
+        elif pod.ready or (young and report is not None):
+            answers.append(ServerState(True))
+        elif not young:
+            answers.append(ServerState(False, "the workers are not ready"))
     if not answers:
         return None
     return next((answer for answer in answers if answer.available), answers[0])

@@ -1,0 +1,108 @@
+"""Carrying out a plan: the children, then the status, then the Events about it. Calls block."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, assert_never
+
+from batchwright.api.status import BatchJobStatus
+from batchwright.controller.core import new_status
+from batchwright.controller.core.observed import Identity, Observed, Refusal
+from batchwright.controller.core.plan_of_actions import (
+    Action,
+    CreateConfigMap,
+    CreateJob,
+    DeleteJob,
+    MarkPodFailed,
+    Plan,
+    SuspendJob,
+    UpdateConfigMap,
+)
+from batchwright.kube import errors
+from batchwright.kube.batchjobs import BatchJobs
+from batchwright.kube.children import Children
+
+
+class Applier:
+    """Writes what a plan asks for."""
+
+    def __init__(self, batchjobs: BatchJobs, children: Children) -> None:
+        self._batchjobs = batchjobs
+        self._children = children
+
+    def act(self, observed: Observed, plan: Plan, now: datetime) -> tuple[Refusal, ...]:
+        """Carry out the actions; children that the API server doesn't take are returned, for the next look.
+
+        Raises:
+            KubernetesError: the API server didn't answer. What was done stays done, and the next pass sees it.
+        """
+        refusals: list[Refusal] = []
+        for action in plan.actions:
+            refusal = self._act(observed, action, now)
+            if refusal is not None:
+                refusals.append(refusal)
+        return tuple(refusals)
+
+    def write_status(self, observed: Observed, status: BatchJobStatus) -> dict[str, Any]:
+        """Write what differs in the status, and return the BatchJob as stored.
+
+        Raises:
+            errors.NotFound, errors.Conflict: this BatchJob is gone.
+        """
+        identity = observed.identity
+        changes = merge_patch(new_status.as_written(observed.status), new_status.as_written(status))
+        return self._batchjobs.patch_status(identity.namespace, identity.name, identity.uid, changes)
+
+    def _act(self, observed: Observed, action: Action, now: datetime) -> Refusal | None:
+        namespace = observed.identity.namespace
+        match action:
+            case CreateConfigMap() | CreateJob():
+                return self._create(observed, action, now)
+            case UpdateConfigMap(name, uid, data):
+                self._children.update_config_map(namespace, name, uid, data)
+            case SuspendJob(name, uid, suspended):
+                self._children.suspend_job(namespace, name, uid, suspended=suspended)
+            case DeleteJob(name, uid):
+                self._children.delete_job(namespace, name, uid)
+            case MarkPodFailed(name, uid, message):
+                moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+                self._children.mark_pod_failed(namespace, name, uid, message, moment)
+            case _:
+                assert_never(action)
+        return None
+
+    def _create(self, observed: Observed, action: CreateConfigMap | CreateJob, now: datetime) -> Refusal | None:
+        identity, manifest = observed.identity, action.manifest
+        try:
+            if isinstance(action, CreateJob):
+                self._children.create_job(identity.namespace, identity.uid, manifest)
+            else:
+                self._children.create_config_map(identity.namespace, identity.uid, manifest)
+        except errors.BeingDeleted:
+            return None
+        except (errors.Refused, errors.NotFound, errors.Unavailable) as error:
+            if error.status == 0:
+                raise
+            return _refusal(observed, identity, manifest, error.message, now)
+        return None
+
+
+def _refusal(
+    observed: Observed, identity: Identity, manifest: Mapping[str, Any], message: str, now: datetime
+) -> Refusal:
+    child = f"{manifest['kind']} {manifest['metadata']['name']} in namespace {identity.namespace}"
+    since = next((known.since for known in observed.refusals if known.child == child), now)
+    return Refusal(child, message, since)
+
+
+def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON merge patch (RFC 7396) that makes one object of the other: lists are replaced whole."""
+    patch: dict[str, Any] = {name: None for name in before if name not in after}
+    for name, value in after.items():
+        old = before.get(name)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            changes = merge_patch(old, value)
+            if changes:
+                patch[name] = changes
+        elif name not in before or old != value:
+            patch[name] = value
+    return patch

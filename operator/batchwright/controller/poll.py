@@ -1,0 +1,104 @@
+"""Asking workers for their progress, within a budget for the whole operator. No answer only makes progress coarser."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import httpx
+
+from batchwright.api import names
+from batchwright.api.reports import Progress, decode_report
+from batchwright.controller import metrics
+from batchwright.controller.core.observed import PodView, Stage
+from batchwright.controller.memory import Memory
+from batchwright.controller.settings import Settings
+
+logger = logging.getLogger(__name__)
+_SECONDS = 2.0
+_MAX_BYTES = 64 * 1024
+
+
+class Budget:
+    """A number of polls a second, for all BatchJobs together: a bucket that holds one second's worth."""
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._left = float(per_second)
+        self._filled_at: datetime | None = None
+
+    def take(self, wanted: int, now: datetime) -> int:
+        """How many of the wanted polls may be made now."""
+        if self._filled_at is not None:
+            seconds = max(0.0, (now - self._filled_at).total_seconds())
+            self._left = min(float(self._per_second), self._left + seconds * self._per_second)
+        self._filled_at = now
+        granted = min(wanted, int(self._left))
+        self._left -= granted
+        return granted
+
+
+class Poller:
+    """Asks worker pods over HTTP."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._interval = settings.poll_interval
+        self._budget = Budget(settings.polls_per_second)
+        self._client = httpx.AsyncClient(
+            timeout=httpx.Timeout(_SECONDS),
+            limits=httpx.Limits(max_connections=64, max_keepalive_connections=64),
+            trust_env=False,  # pods are never behind a proxy
+            follow_redirects=False,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def poll(self, memory: Memory, now: datetime) -> None:
+        """Ask the workers whose turn it is, those unasked for longest first."""
+        if memory.reading is None:
+            return
+        due = due_pods(memory.reading.pods, memory.polled_at, now, self._interval)
+        due = due[: self._budget.take(len(due), now)]
+        for pod in due:
+            memory.polled_at[pod.uid] = now
+        reports = await asyncio.gather(*(self._ask(pod) for pod in due))
+        memory.add_progress(tuple(report for report in reports if report is not None))
+        if due:
+            memory.take_sample(now)
+
+    async def _ask(self, pod: PodView) -> Progress | None:
+        host = f"[{pod.address}]" if ":" in pod.address else pod.address
+        metrics.POLLS.inc()
+        try:
+            async with asyncio.timeout(_SECONDS * 2):
+                answer = await self._client.get(f"http://{host}:{names.WORKER_PORT}/progress")
+            answer.raise_for_status()
+        except (httpx.HTTPError, TimeoutError) as error:
+            logger.debug("no progress from pod %s: %s", pod.name, error)
+            metrics.POLL_ERRORS.inc()
+            return None
+        report = decode_report(answer.text) if len(answer.content) <= _MAX_BYTES else None
+        if not isinstance(report, Progress) or report.run != pod.run or report.index != (pod.index or 0):
+            metrics.POLL_ERRORS.inc()
+            return None
+        return report
+
+
+def due_pods(
+    pods: Sequence[PodView], polled_at: dict[str, datetime], now: datetime, interval: timedelta
+) -> list[PodView]:
+    """Running workers that were not asked within the interval, the longest unasked first."""
+    # Timers fire a little early or late: a tenth of the interval makes no poll miss its turn.
+    margin = interval / 10
+    due = [
+        pod
+        for pod in pods
+        if pod.stage is Stage.RUN
+        and pod.phase == "Running"
+        and pod.started
+        and pod.address
+        and (pod.uid not in polled_at or now - polled_at[pod.uid] >= interval - margin)
+    ]
+    return sorted(due, key=lambda pod: (pod.uid in polled_at, polled_at.get(pod.uid, now), pod.index or 0))
