@@ -2,9 +2,14 @@
 """Write what is generated from the models: the CRD and the API reference. `--check` fails when one is stale."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from hack.reference import reference
 
 from batchwright.api.crd import custom_resource_definition
 
@@ -19,24 +24,30 @@ class _PlainDumper(yaml.SafeDumper):
         return True
 
 
-def generated() -> dict[Path, str]:
-    """Each generated file and its text."""
-    crd = yaml.dump(custom_resource_definition(), Dumper=_PlainDumper, sort_keys=False, width=110, allow_unicode=True)
-    return {ROOT / "crds" / "batchjobs.yaml": HEADER + crd}
+def generated() -> Mapping[str, str]:
+    """Each generated file, by its path in the repository, and its text."""
+    definition = custom_resource_definition()
+    crd = yaml.dump(definition, Dumper=_PlainDumper, sort_keys=False, width=110, allow_unicode=True)
+    return {"crds/batchjobs.yaml": HEADER + crd, "docs/reference/batchjob.md": reference(definition)}
 
 
-def main() -> int:
-    stale = [path for path, text in generated().items() if not path.exists() or path.read_text() != text]
-    if "--check" in sys.argv[1:]:
-        for path in stale:
-            print(f"{path.relative_to(ROOT)} is not current: run `make generate` and commit it", file=sys.stderr)
-        return 1 if stale else 0
+def main(arguments: Sequence[str], root: Path = ROOT) -> int:
+    """Write what is not current below `root`; with `--check`, only name it. The exit code says whether all is well."""
+    texts = generated()
+    stale = [path for path, text in texts.items() if not _is_current(root / path, text)]
     for path in stale:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(generated()[path])
-        print(f"wrote {path.relative_to(ROOT)}")
-    return 0
+        if "--check" in arguments:
+            print(f"{path} is not current: run `make generate` and commit it", file=sys.stderr)
+        else:
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(texts[path], encoding="utf-8")
+            print(f"wrote {path}")
+    return 1 if stale and "--check" in arguments else 0
+
+
+def _is_current(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

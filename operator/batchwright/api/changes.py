@@ -1,5 +1,6 @@
 """What may change after creation, and when a change is read. The CEL rules and the reference follow this table."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -8,15 +9,19 @@ class Effect(StrEnum):
     """When a change of a field is read."""
 
     NEVER = "never"
-    """Refused: another value would be other work. Create another BatchJob."""
     PLANNING = "until the input is validated"
-    """Allowed at any time, without effect once the input is planned."""
     NEXT_JOB = "next Job"
-    """Read when the next Job is created: the plan, the run, a repair or the merge."""
     NEXT_POD = "next pod"
-    """Read by every pod that starts afterwards, of a running Job too."""
     LIVE = "live"
-    """Read at once."""
+
+
+EFFECT_MEANINGS: Mapping[Effect, str] = {
+    Effect.NEVER: "Refused: another value would be other work. Create another BatchJob.",
+    Effect.PLANNING: "Without effect once the input is planned.",
+    Effect.NEXT_JOB: "Read when the next Job is created: the plan, the run, a repair or the merge.",
+    Effect.NEXT_POD: "Read by every pod that starts afterwards, of a running Job too.",
+    Effect.LIVE: "Read at once.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +37,12 @@ FIELD_CHANGES: tuple[FieldChange, ...] = (
     FieldChange("endpoint", Effect.NEVER),
     FieldChange("model", Effect.NEVER),
     FieldChange("input.uri", Effect.NEVER),
-    FieldChange("input.storage", Effect.NEXT_POD, "Another Secret: with the next Job, since it is a mounted volume."),
+    FieldChange("input.storage", Effect.NEXT_POD, "Another Secret or ConfigMap: with the next Job."),
     FieldChange("output.uri", Effect.NEVER),
     FieldChange("output.names", Effect.NEVER),
-    FieldChange("output.storage", Effect.NEXT_POD, "Another Secret: with the next Job."),
+    FieldChange("output.storage", Effect.NEXT_POD, "Another Secret or ConfigMap: with the next Job."),
     FieldChange("server", Effect.NEXT_POD, "Another Secret or ConfigMap: with the next Job. A Secret's value: live."),
-    FieldChange("storage", Effect.NEXT_POD, "Another Secret: with the next Job. A Secret's value: live."),
+    FieldChange("storage", Effect.NEXT_POD, "Another Secret or ConfigMap: with the next Job. A Secret's value: live."),
     FieldChange("completionWindow", Effect.LIVE, "Always from creation on."),
     FieldChange("sharding.linesPerShard", Effect.NEVER),
     FieldChange("sharding.parallelism", Effect.NEXT_JOB),

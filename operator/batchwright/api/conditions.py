@@ -81,6 +81,18 @@ class Reason(StrEnum):
     SUSPENDED = "Suspended"
 
 
+PHASE_MEANINGS: Mapping[Phase, str] = {
+    Phase.PENDING: "Nothing has begun.",
+    Phase.VALIDATING: "The input is read, checked and split. No request has been sent.",
+    Phase.IN_PROGRESS: "Workers send requests.",
+    Phase.FINALIZING: "Every request ended; results and errors are being joined.",
+    Phase.COMPLETED: "Everything is published, whether requests failed or not. Condition Complete.",
+    Phase.FAILED: "It could not be done, and the condition Failed says why.",
+    Phase.CANCELLING: "spec.cancel was set; what is finished is being published.",
+    Phase.CANCELLED: "Cancelled; what was finished is published. Condition Failed, reason Cancelled.",
+    Phase.EXPIRED: "The completion window ended; what was finished is published. Condition Failed, reason Expired.",
+}
+
 CONDITION_MEANINGS: Mapping[ConditionType, str] = {
     ConditionType.COMPLETE: "True: every request ended, and results and errors are published. Terminal.",
     ConditionType.FAILED: "True: it ended without that: failed, cancelled or expired. Terminal.",
