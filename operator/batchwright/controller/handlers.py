@@ -73,6 +73,11 @@ def register(registry: kopf.OperatorRegistry, settings: Settings) -> None:
             # kopf tries a startup again for ever; a process that ends is restarted and seen.
             raise kopf.PermanentError(f"the operator can't start: {error}") from error
 
+    @kopf.on.login(registry=registry)
+    async def login(**arguments: Any) -> kopf.ConnectionInfo | None:
+        # The same credentials as our own calls, read anew whenever the API server refuses the old ones.
+        return await asyncio.to_thread(kopf.login_via_client, **arguments)
+
     @kopf.on.cleanup(registry=registry)
     async def stop(**_: Any) -> None:
         if operator is not None:
