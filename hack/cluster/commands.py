@@ -10,7 +10,9 @@ from pathlib import Path
 from .console import Failure
 
 
-def run(*command: str | Path, timeout: float = 60, environment: Mapping[str, str] | None = None, stdin: str = "") -> str:
+def run(
+    *command: str | Path, timeout: float = 60, environment: Mapping[str, str] | None = None, stdin: str = ""
+) -> str:
     """The standard output of a command.
 
     Args:

@@ -36,7 +36,9 @@ def require_root() -> None:
     if sys.platform != "linux":
         raise Failure("a cluster without Docker needs Linux: use 'make kind-up', with Docker and kind")
     if os.geteuid() != 0:
-        raise Failure("root is missing: a cluster without Docker makes namespaces and a bridge ('make kind-up' does not)")
+        raise Failure(
+            "root is missing: a cluster without Docker makes namespaces and a bridge ('make kind-up' does not)"
+        )
 
 
 def require_namespaces() -> None:

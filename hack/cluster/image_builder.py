@@ -14,48 +14,59 @@ from . import programs
 from .commands import run, succeeds
 from .console import Failure, say
 from .host import install_image_packages, require_root
-from .images import BASE_ARGUMENTS, Image, base_key, content_key, source_files
+from .images import BASE_ARGUMENTS, REGISTRY, Image, base_key, content_key, source_files
 from .locks import exclusive
 from .mounts import unmount_below
 from .paths import REPOSITORY, cache_directory
 
 KEPT_ARCHIVES = 3
+KEPT_LAYERS = 1500
 BUILD_SECONDS = 1200
 HERE = Path(__file__).parent
 
 
-def archive(image: Image) -> Path:
-    """Where the archive (OCI layout in a tar file) of an image with its present content is, or will be."""
-    return cache_directory() / "images" / image.name / f"{content_key(image)}.tar"
-
-
 def build(images: Iterable[Image]) -> dict[str, Path]:
-    """The archives, by reference, of all `images`; those whose content changed are built.
+    """The archives (OCI layout in a tar file), by reference, of all `images`; those whose content changed are built.
 
     Raises:
         Failure: a build fails, or what it needs is missing.
     """
-    wanted = {image: archive(image) for image in images}
-    if not all(path.is_file() for path in wanted.values()):
-        require_root()
-        programs.build(image.program for image in wanted if image.program)
-        with exclusive(_lock(), "another build of images"):
-            install_image_packages()
-            _Builder().build({image: path for image, path in wanted.items() if not path.is_file()})
-    for path in wanted.values():
+    wanted = tuple(images)
+    with _snapshot(wanted) as root:
+        archives = {
+            image: cache_directory() / "images" / image.name / f"{content_key(image, root)}.tar" for image in wanted
+        }
+        missing = {image: path for image, path in archives.items() if not path.is_file()}
+        if missing:
+            require_root()
+            programs.build(image.program for image in missing if image.program)
+            _build_archives(missing, root)
+    for path in archives.values():
         _keep(path)
-    return {image.reference: path for image, path in wanted.items()}
+    return {image.reference: path for image, path in archives.items()}
+
+
+def _build_archives(missing: dict[Image, Path], root: Path) -> None:
+    with exclusive(_lock(), "another build of images"):
+        install_image_packages()
+        with tempfile.TemporaryDirectory(prefix="batchwright-buildah-") as run_root:
+            builder = _Builder(root, Path(run_root))
+            for image, path in missing.items():
+                if not path.is_file():  # it may be, since we waited for the lock
+                    builder.export(image, path)
+            builder.prune()
 
 
 def build_with_docker(images: Iterable[Image]) -> list[str]:
     """Build all `images` with Docker, whose own cache makes it quick; their references."""
     wanted = tuple(images)
     programs.build(image.program for image in wanted if image.program)
-    for image in wanted:
-        say(f"building {image.reference} with Docker ...")
-        with _context(image) as context:
-            command = ("docker", "build", *_options(image, context), "--tag", image.reference, context)
-            run(*command, timeout=BUILD_SECONDS, environment={**os.environ, "DOCKER_BUILDKIT": "1"})
+    with _snapshot(wanted) as root:
+        for image in wanted:
+            say(f"building {image.reference} with Docker ...")
+            with _context(image, root) as context:
+                command = ("docker", "build", *_options(image, context), "--tag", image.reference, str(context))
+                run(*command, timeout=BUILD_SECONDS, environment={**os.environ, "DOCKER_BUILDKIT": "1"})
     return [image.reference for image in wanted]
 
 
@@ -69,57 +80,63 @@ def sweep() -> None:
 class _Builder:
     """buildah, with storage of its own below the cache, apart from the user's."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path, run_root: Path) -> None:
+        """Build from the files below `root`, and keep what need not outlive this object in `run_root`."""
         unmount_below(_storage())
-        _storage().mkdir(parents=True, exist_ok=True)
+        for folder in (_storage(), _temporary()):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._root, self._run_root = root, run_root
         self._driver = "overlay" if _overlay_works(_storage()) else "vfs"
 
-    def build(self, wanted: dict[Image, Path]) -> None:
-        with tempfile.TemporaryDirectory(prefix="batchwright-buildah-") as name:
-            self._run_root = Path(name)
-            if any(image.on_base for image in wanted):
-                self._make_base()
-            for image, path in wanted.items():
-                say(f"building {image.reference} ...")
-                self._build(image, path)
-            self._buildah("rmi", "--prune", check=False)
-
-    def _build(self, image: Image, path: Path) -> None:
-        with _context(image) as context:
-            options = _options(image, context)
-            if image.on_base:
-                options += ("--build-arg", f"BASE={_base_reference()}")
-            self._buildah("build", "--layers", *options, "--tag", image.reference, str(context))
+    def export(self, image: Image, path: Path) -> None:
+        """Build an image and write its archive."""
+        built = self._build(image)
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".new")
         unfinished.unlink(missing_ok=True)
-        self._buildah("push", image.reference, f"oci-archive:{unfinished}:{image.reference}")
+        compression = ("--compression-format", "zstd", "--compression-level", "1")  # gzip takes five times as long
+        self._buildah("push", *compression, built, f"oci-archive:{unfinished}:{image.reference}")
         unfinished.replace(path)
 
-    def _make_base(self) -> None:
-        if self._buildah("images", "--quiet", _base_reference(), check=False).strip():
-            return
-        tar = _base_tar()
-        say("building the base image ...")
-        with tempfile.TemporaryDirectory(prefix="base-", dir=cache_directory()) as context:
-            os.link(tar, Path(context) / "base.tar")
-            file = HERE / "base.Dockerfile"
-            self._buildah("build", "--file", str(file), "--tag", _base_reference(), context)
+    def prune(self) -> None:
+        """Forget all layers once there are very many; the next builds then start anew."""
+        if len(self._buildah("images", "--all", "--quiet").split()) > KEPT_LAYERS:
+            self._buildah("rmi", "--all", "--force")
 
-    def _buildah(self, command: str, *arguments: str, check: bool = True) -> str:
+    def _build(self, image: Image) -> str:
+        """Build an image unless it is there, and what it stands on; its name in the storage, by content."""
+        reference = f"{REGISTRY}/{image.name}:{content_key(image, self._root)}"
+        if self._has(reference):
+            return reference
+        base = self._build(image.parent) if image.parent else self._base() if image.on_base else ""
+        say(f"building {image.reference} ...")
+        with _context(image, self._root) as context:
+            options = _options(image, context)
+            if base:
+                options += ("--build-arg", f"BASE={base}")
+            self._buildah("build", "--layers", *options, "--tag", reference, str(context))
+        return reference
+
+    def _base(self) -> str:
+        reference = f"{REGISTRY}/base:{base_key()}"
+        if not self._has(reference):
+            tar = _base_tar()
+            say("building the base image ...")
+            with tempfile.TemporaryDirectory(prefix="base-", dir=_temporary()) as context:
+                os.link(tar, Path(context) / "base.tar")
+                file = HERE / "base.Dockerfile"
+                self._buildah("build", "--file", str(file), "--tag", reference, context)
+        return reference
+
+    def _has(self, reference: str) -> bool:
+        with contextlib.suppress(Failure):
+            return bool(self._buildah("images", "--quiet", reference).strip())
+        return False
+
+    def _buildah(self, command: str, *arguments: str) -> str:
         storage = ("--root", str(_storage()), "--runroot", str(self._run_root), "--storage-driver", self._driver)
-        line = ("buildah", *storage, command, *arguments)
-        environment = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
-        try:
-            return run(*line, timeout=BUILD_SECONDS, environment=environment)
-        except Failure:
-            if check:
-                raise
-            return ""
-
-
-def _base_reference() -> str:
-    return f"batchwright.local/base:{base_key()}"
+        environment = {**os.environ, "BUILDAH_ISOLATION": "chroot", "TMPDIR": str(_temporary())}
+        return run("buildah", *storage, command, *arguments, timeout=BUILD_SECONDS, environment=environment)
 
 
 def _base_tar() -> Path:
@@ -134,21 +151,35 @@ def _base_tar() -> Path:
 
 
 @contextmanager
-def _context(image: Image) -> Iterator[Path]:
-    """A folder that holds an image's sources and nothing else, so that its content key covers all of it."""
+def _snapshot(images: Iterable[Image]) -> Iterator[Path]:
+    """A copy of all that images are made of. Files may change during a build; its key and its content do not."""
+    with tempfile.TemporaryDirectory(prefix="batchwright-images-") as name:
+        root = Path(name)
+        for image in images:
+            for part in (image, *image.ancestors()):
+                _copy((Path(part.dockerfile), *source_files(part)), REPOSITORY, root)
+        yield root
+
+
+@contextmanager
+def _context(image: Image, root: Path) -> Iterator[Path]:
+    """A folder that holds what one image is made of and nothing else, so that its content key covers all of it."""
     with tempfile.TemporaryDirectory(prefix="batchwright-image-") as name:
-        folder = Path(name)
-        for path in source_files(image):
-            target = folder / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(REPOSITORY / path, target)  # times are part of buildah's cache keys
+        context = Path(name)
+        _copy((Path(image.dockerfile), *source_files(image, root)), root, context)
         if image.program:
-            shutil.copy(image.program.path, folder / "program")
-        yield folder
+            shutil.copy(image.program.path, context / "program")
+        yield context
+
+
+def _copy(paths: Iterable[Path], source: Path, target: Path) -> None:
+    for path in paths:
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source / path, target / path)  # buildah finds a layer again by its files' times too
 
 
 def _options(image: Image, context: Path) -> tuple[str, ...]:
-    options: tuple[str, ...] = ("--file", str(REPOSITORY / image.dockerfile))
+    options: tuple[str, ...] = ("--file", str(context / image.dockerfile))
     if image.target:
         options += ("--target", image.target)
     certificates = os.environ.get("PIP_CERT", "")
@@ -182,6 +213,10 @@ def _keep(path: Path) -> None:
 
 def _storage() -> Path:
     return cache_directory() / "buildah"
+
+
+def _temporary() -> Path:
+    return cache_directory() / "buildah-temporary"
 
 
 def _lock() -> Path:

@@ -36,13 +36,21 @@ class Image:
     target: str = ""
     program: Program | None = None
     """A compiled program, which the Dockerfile finds as `program`."""
+    parent: Image | None = None
+    """The image that it stands on, if not on the base image."""
     on_base: bool = True
-    """Whether it stands on the base image."""
+    """Whether it stands on the base image, directly or by its parent."""
 
     @property
     def name(self) -> str:
         """The reference without registry and tag."""
         return self.reference.rpartition("/")[2].partition(":")[0]
+
+    def ancestors(self) -> Iterator[Image]:
+        """The images that it stands on, the nearest first."""
+        if self.parent:
+            yield self.parent
+            yield from self.parent.ancestors()
 
 
 def _of_program(reference: str, program: Program) -> Image:
@@ -53,23 +61,25 @@ COREDNS_IMAGE = f"{REGISTRY}/coredns:{COREDNS.version.removeprefix('v')}"
 SYSTEM_IMAGES = (_of_program(PAUSE_IMAGE, PAUSE), _of_program(COREDNS_IMAGE, COREDNS))
 
 _PACKAGE = ("requirements/build.txt", "pyproject.toml", "README.md", "LICENSE", "operator/batchwright")
+WORKER_IMAGE = Image(
+    reference=f"{REGISTRY}/worker:dev",
+    dockerfile="operator/Dockerfile",
+    sources=(*_PACKAGE, "requirements/worker.txt"),
+    target="worker",
+)
 PROJECT_IMAGES = (
+    WORKER_IMAGE,
     Image(
         reference=f"{REGISTRY}/operator:dev",
         dockerfile="operator/Dockerfile",
-        sources=(*_PACKAGE, "requirements/operator.txt", "requirements/worker.txt"),
+        sources=(*_PACKAGE, "requirements/operator.txt"),
         target="operator",
-    ),
-    Image(
-        reference=f"{REGISTRY}/worker:dev",
-        dockerfile="operator/Dockerfile",
-        sources=(*_PACKAGE, "requirements/worker.txt", "requirements/operator.txt"),
-        target="worker",
     ),
     Image(
         reference=f"{REGISTRY}/stub:dev",
         dockerfile="tests/stub/Dockerfile",
-        sources=("requirements/worker.txt", "tests/stub"),
+        sources=("tests/stub",),
+        parent=WORKER_IMAGE,
     ),
     Image(
         reference=f"{REGISTRY}/versitygw:{VERSITYGW.version.removeprefix('v')}",
@@ -97,9 +107,11 @@ def source_files(image: Image, root: Path = REPOSITORY) -> Iterator[Path]:
 
 
 def content_key(image: Image, root: Path = REPOSITORY) -> str:
-    """Changes when the Dockerfile, a source, the program's version or the base image's recipe does."""
+    """Changes when the Dockerfile, a source, the program's version or the base image's recipe does, or the parent."""
     parts = [image.target.encode(), (root / image.dockerfile).read_bytes()]
-    if image.on_base:
+    if image.parent:
+        parts.append(content_key(image.parent, root).encode())
+    elif image.on_base:
         parts.append(base_key().encode())
     if image.program:
         parts.append(f"{image.program.name} {image.program.version}".encode())

@@ -17,7 +17,9 @@ def require() -> None:
     """Raise Failure, with one line that says so, where Docker or kind is missing."""
     for command in ("docker", "kind", "kubectl"):
         if shutil.which(command) is None:
-            raise Failure(f"{command} is missing: 'make kind-up' needs Docker, kind and kubectl; 'make cluster-up' does not")
+            raise Failure(
+                f"{command} is missing: 'make kind-up' needs Docker, kind and kubectl; 'make cluster-up' does not"
+            )
     if not succeeds("docker", "info", timeout=30):
         raise Failure("the Docker engine does not answer: start it, or use 'make cluster-up', which needs none")
 

@@ -169,7 +169,9 @@ def _wait_until_ready(layout: Layout) -> None:
     # Until it is there, no pod can be made.
     account = control_plane.kubectl(layout, "get", "serviceaccount", "default", "--namespace", "default")
     wait_until(lambda: succeeds(*account), "the default service account was not made")
-    rollout = control_plane.kubectl(layout, "rollout", "status", "deployment/coredns", "-n", "kube-system", "--timeout=1s")
+    rollout = control_plane.kubectl(
+        layout, "rollout", "status", "deployment/coredns", "-n", "kube-system", "--timeout=1s"
+    )
     wait_until(
         lambda: succeeds(*rollout),
         "CoreDNS did not become ready",

@@ -124,7 +124,9 @@ def _cni_plugins() -> Path:
     for folder in CNI_FOLDERS:
         if (folder / "bridge").is_file():
             return folder
-    raise Failure(f"the network plugins (containernetworking-plugins) are in none of {', '.join(map(str, CNI_FOLDERS))}")
+    raise Failure(
+        f"the network plugins (containernetworking-plugins) are in none of {', '.join(map(str, CNI_FOLDERS))}"
+    )
 
 
 def _snapshotter(state: Path) -> str:

@@ -56,9 +56,7 @@ CONTROL_PLANE_PROGRAMS = (
     _kubernetes("kube-apiserver"),
 )
 COREDNS = Program("coredns", "github.com/coredns/coredns", "v1.14.7", "github.com/coredns/coredns")
-VERSITYGW = Program(
-    "versitygw", "github.com/versity/versitygw", "v1.8.0", "github.com/versity/versitygw/cmd/versitygw"
-)
+VERSITYGW = Program("versitygw", "github.com/versity/versitygw", "v1.8.0", "github.com/versity/versitygw/cmd/versitygw")
 PAUSE = Program("pause", "", "v1", ".", Path(__file__).parent / "pause" / "main.go")
 CLUSTER_PROGRAMS = (PAUSE, *NODE_PROGRAMS, *CONTROL_PLANE_PROGRAMS, COREDNS)
 
@@ -155,9 +153,7 @@ def _prepare_module(program: Program, work: Path) -> None:
 
 def _go(command: list[str], work: Path, program: Program) -> str:
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
-    done = subprocess.run(
-        command, cwd=work, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last = "\n".join(done.stderr.strip().splitlines()[-15:])
         raise Failure(f"{program.name} {program.version} does not build:\n{last}")
