@@ -69,4 +69,54 @@ demo: env ## Everything at once: cluster, images, operator, a BatchJob watched t
 	@.try/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
+##@ Development
+# Tests never touch the cluster that KUBECONFIG happens to name: they install an operator.
+TEST_KUBECONFIG = $(abspath $(or $(BATCHWRIGHT_TEST_KUBECONFIG),.cluster/kubeconfig))
+ON_TEST_CLUSTER = KUBECONFIG=$(TEST_KUBECONFIG) BATCHWRIGHT_TEST_KUBECONFIG=$(TEST_KUBECONFIG)
+STEP = $(MAKE) --no-print-directory
+
+.PHONY: lint
+lint: env ## Check format, style, types, import rules, and that what is generated is current
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/mypy hack
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python hack/generate.py --check
+
+.PHONY: generate
+generate: env ## Write the CRD and the reference anew from the models
+	@$(BIN)/python hack/generate.py
+
+.PHONY: test
+test: ## Everything that CI checks; brings up a cluster with the quickstart for it
+	@$(STEP) lint
+	@$(STEP) test-unit
+	@$(STEP) test-integration
+	@$(STEP) images
+	@$(STEP) quickstart $(ON_TEST_CLUSTER)
+	@$(STEP) test-e2e
+
+.PHONY: test-unit
+test-unit: env ## Unit and property tests; ARGS="-k name" goes to pytest
+	@$(BIN)/pytest tests/unit tests/property $(ARGS)
+
+.PHONY: test-integration
+test-integration: env cluster-ready ## Tests of parts against real servers: Kubernetes, S3, HTTP
+	@$(ON_TEST_CLUSTER) $(BIN)/pytest tests/integration $(ARGS)
+
+.PHONY: test-e2e
+test-e2e: env ## Tests of the whole, on a cluster with the quickstart (make cluster-up images quickstart)
+	@$(ON_TEST_CLUSTER) $(BIN)/pytest tests/e2e $(ARGS)
+
+.PHONY: cluster-ready
+cluster-ready: KUBECONFIG := $(TEST_KUBECONFIG)
+cluster-ready: env
+	@$(KUBECTL) get --raw /readyz --request-timeout=5s >/dev/null 2>&1 || $(STEP) cluster-up
+
+.PHONY: clean
+clean: ## Remove what tools and tests leave; the environment and the cluster stay
+	@rm -rf .try .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage build dist bench/results
+	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
 -include hack/cluster/cluster.mk
