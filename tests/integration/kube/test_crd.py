@@ -6,6 +6,7 @@ running in the cluster has nothing to do.
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from fixtures.specs import REFUSED, TAKEN, Spec, make_spec
 pytestmark = pytest.mark.cluster
 
 SCHEMA = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+SAMPLES = sorted((ROOT / "manifests" / "samples").glob("*.yaml"))
 MERGE_PATCH = "application/merge-patch+json"
 
 # A spec that holds every field which must not change, and another value for each.
@@ -113,7 +115,7 @@ def batchjobs(crd: Cluster, namespace: str) -> Iterator[BatchJobs]:
     """The namespace with three BatchJobs: with every fixed field, with the fewest fields, and a cancelled one."""
     api = BatchJobs(crd, namespace)
     api.create("fixed", FIXED | {"suspend": True}, dry_run=False)
-    api.create("smallest", make_spec({"suspend": True}), dry_run=False)
+    api.create("bare", make_spec({"suspend": True}), dry_run=False)
     api.create("cancelled", make_spec({"suspend": True, "cancel": True}), dry_run=False)
     yield api
     crd.kubectl("delete", "batchjobs", "--all", "--namespace", namespace, "--wait=false")
@@ -146,6 +148,13 @@ def test_a_good_spec_is_taken_and_stored_as_it_is(batchjobs: BatchJobs, changes:
 @pytest.mark.parametrize(("changes", "message"), REFUSED.values(), ids=list(REFUSED))
 def test_a_bad_spec_is_refused(batchjobs: BatchJobs, changes: Spec, message: str) -> None:
     assert message in refusal(batchjobs.create, "bad", make_spec(changes))
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_kubectl_takes_the_samples(batchjobs: BatchJobs, path: Path) -> None:
+    manifest = re.sub(r"^  namespace: .*\n", "", path.read_text(), flags=re.MULTILINE)
+    arguments = ("apply", "--dry-run=server", "--namespace", batchjobs.namespace, "-f", "-")
+    assert "created (server dry run)" in batchjobs.cluster.kubectl(*arguments, stdin=manifest)
 
 
 def test_null_means_absent(batchjobs: BatchJobs) -> None:
@@ -195,10 +204,10 @@ def test_a_required_field_can_not_be_removed(batchjobs: BatchJobs, path: str) ->
 
 @pytest.mark.parametrize("path", sorted(set(FIXED_FIELDS) - {"input.uri", "output.uri"}))
 def test_a_fixed_field_can_not_be_added(batchjobs: BatchJobs, path: str) -> None:
-    assert f"{path} can't be changed after creation" in refusal(batchjobs.change, "smallest", nested(path, OTHER[path]))
+    assert f"{path} can't be changed after creation" in refusal(batchjobs.change, "bare", nested(path, OTHER[path]))
 
 
-@pytest.mark.parametrize("name", ["fixed", "smallest"])
+@pytest.mark.parametrize("name", ["fixed", "bare"])
 @pytest.mark.parametrize(("path", "value"), CHANGES.items(), ids=list(CHANGES))
 def test_every_other_field_may_change(batchjobs: BatchJobs, name: str, path: str, value: object) -> None:
     stored = batchjobs.change(name, nested(path, value))["spec"]
@@ -279,7 +288,7 @@ def finished(batchjobs: BatchJobs) -> BatchJobs:
 
 def test_a_status_can_not_be_written_with_the_spec(batchjobs: BatchJobs) -> None:
     assert "status" not in batchjobs.create("fresh", make_spec(), status={"phase": "completed"})
-    stored = batchjobs.patch("smallest", {"status": {"phase": "expired"}}, status=False)
+    stored = batchjobs.patch("bare", {"status": {"phase": "expired"}}, status=False)
     assert (stored.get("status") or {}).get("phase") != "expired"
 
 
