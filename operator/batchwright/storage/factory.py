@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from batchwright.storage.file import FileStore
 from batchwright.storage.location import FILE, Location
 from batchwright.storage.protocol import ObjectStore
 from batchwright.storage.s3 import S3Store
+from batchwright.storage.s3_client import S3Clients
 from batchwright.storage.settings import StorageSettings
 
 
@@ -30,4 +32,12 @@ def open_store(
     """
     if location.scheme == FILE:
         return FileStore(Path(location.bucket))
-    return S3Store(location.bucket, settings, credentials_dir=credentials_dir, ca_bundle=ca_bundle)
+    settings = settings or StorageSettings()
+    clients = _clients(settings, credentials_dir, ca_bundle)
+    return S3Store(location.bucket, clients, kms_key_id=settings.kms_key_id)
+
+
+@functools.lru_cache(maxsize=8)
+def _clients(settings: StorageSettings, credentials_dir: Path | None, ca_bundle: Path | None) -> S3Clients:
+    """Input and output mostly lie in the same store; then they share connections and memory."""
+    return S3Clients(settings, credentials_dir, ca_bundle)

@@ -25,6 +25,7 @@ _REMEDIES: dict[int, str] = {
     errno.ENOENT: "Check the path, and that the volume is mounted there (worker.volumes, worker.volumeMounts).",
     errno.EISDIR: "The path is a folder; name a file.",
     errno.ENOTDIR: "A part of the path that has to be a folder is a file.",
+    errno.EEXIST: "A part of the path that has to be a folder is a file.",
     errno.EROFS: "The volume is mounted read-only.",
     errno.ENAMETOOLONG: "Use a shorter name.",
     errno.ENOSPC: "The volume is full; free space or enlarge it.",
@@ -49,6 +50,8 @@ def translate(error: OSError, operation: str, uri: str) -> StorageError:
     """
     number = error.errno or 0
     kind = _KINDS.get(number, errors.StorageUnavailable)
+    if operation == "PutObject" and number in (errno.ENOTDIR, errno.EEXIST):
+        kind = errors.InvalidLocation
     detail = error.strerror or str(error)
     if kind is errors.AccessDenied:
         permission = "write" if operation in WRITES else "read"

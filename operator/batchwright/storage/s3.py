@@ -1,4 +1,4 @@
-"""The object store protocol on S3 and on what speaks like it, over boto3."""
+"""The object store protocol on S3 and on what speaks like it, over the SDK's client."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ from batchwright.storage.s3_errors import (
 )
 from batchwright.storage.s3_read import ReadRequest, ResumingRead, quoted, required_etag, unquoted
 from batchwright.storage.s3_upload import CopiedStep, ForwardProgress, MultipartUpload, SentStep, Step
-from batchwright.storage.settings import StorageSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
@@ -70,24 +69,21 @@ class S3Store:
     def __init__(
         self,
         bucket: str,
-        settings: StorageSettings | None = None,
+        clients: S3Clients,
         *,
-        credentials_dir: Path | None = None,
-        ca_bundle: Path | None = None,
+        kms_key_id: str | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """credentials_dir: files of a mounted Secret; None takes the SDK's default chain.
-
-        Raises MissingCredentials (of a given folder) and Misconfigured.
+        """kms_key_id: encrypt what is written with this key (SSE-KMS); None leaves it to the bucket's
+        default.
         """
-        settings = settings or StorageSettings()
         self._bucket = bucket
-        self._clients = S3Clients(settings, credentials_dir, ca_bundle)
-        self._client = self._clients.default
+        self._clients = clients
+        self._client = clients.default
         self._sleep = sleep
         self._copies = True
         self._encryption: dict[str, Any] = (
-            {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": settings.kms_key_id} if settings.kms_key_id else {}
+            {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key_id} if kms_key_id else {}
         )
 
     def uri(self, key: str) -> str:

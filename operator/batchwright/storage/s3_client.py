@@ -1,20 +1,22 @@
-"""The boto3 client that the S3 store works with."""
+"""The clients that the S3 store works with.
+
+They are botocore's, the very objects that boto3 hands out. boto3 itself is not imported: it would bring its
+transfer manager, which costs each worker a quarter of a second and some megabytes and is not used here.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import ssl
-import threading
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-import boto3
-import botocore.session
 from botocore.config import Config
 from botocore.credentials import CredentialProvider, CredentialResolver, Credentials
 from botocore.exceptions import BotoCoreError
+from botocore.session import Session, get_session
 
 from batchwright.storage.credentials import FileCredentials
 from batchwright.storage.errors import Misconfigured
@@ -42,7 +44,10 @@ class _FileCredentialProvider(CredentialProvider):
 
 
 class S3Clients:
-    """The client for all calls, and one of more patience for those in which the store does long work."""
+    """The client for all calls, and one of more patience for those in which the store does long work.
+
+    Several stores may share them, and with them connections and about 12 MB of memory.
+    """
 
     def __init__(
         self, settings: StorageSettings, credentials_dir: Path | None = None, ca_bundle: Path | None = None
@@ -51,17 +56,7 @@ class S3Clients:
         _check(ca_bundle)
         session = _session(credentials_dir)
         self.default = _client(session, settings, ca_bundle, settings.read_timeout)
-        self._make_patient = partial(_client, session, settings, ca_bundle, ASSEMBLY_READ_TIMEOUT)
-        self._patient: S3Client | None = None
-        self._lock = threading.Lock()  # making a client is not thread-safe, using it is
-
-    @property
-    def patient(self) -> S3Client:
-        """Made when it is first needed, which for most processes is never."""
-        with self._lock:
-            if self._patient is None:
-                self._patient = self._make_patient()
-            return self._patient
+        self.patient = _client(session, settings, ca_bundle, max(settings.read_timeout, ASSEMBLY_READ_TIMEOUT))
 
 
 def _check(ca_bundle: Path | None) -> None:
@@ -75,31 +70,35 @@ def _check(ca_bundle: Path | None) -> None:
         raise Misconfigured("connect", str(ca_bundle), str(error), None, remedy) from error
 
 
-def _session(credentials_dir: Path | None) -> boto3.session.Session:
-    core = botocore.session.get_session()
+def _session(credentials_dir: Path | None) -> Session:
+    session = get_session()
     if credentials_dir is not None:
         provider = _FileCredentialProvider(FileCredentials(credentials_dir))
         # Nothing else is asked: the wrong identity would be worse than none.
-        core.register_component("credential_provider", CredentialResolver([provider]))
-    return boto3.session.Session(botocore_session=core)
+        session.register_component("credential_provider", CredentialResolver([provider]))
+    return session
 
 
-def _client(
-    session: boto3.session.Session, settings: StorageSettings, ca_bundle: Path | None, read_timeout: float
-) -> S3Client:
+def _client(session: Session, settings: StorageSettings, ca_bundle: Path | None, read_timeout: float) -> S3Client:
     try:
-        client: S3Client = session.client(
+        made = session.create_client(
             "s3",
             endpoint_url=settings.endpoint_url,
-            region_name=settings.region or session.region_name or FALLBACK_REGION,
+            region_name=settings.region or _region_of_environment(session),
             verify=str(ca_bundle) if ca_bundle else None,
             config=_config(settings, read_timeout),
         )
     except (BotoCoreError, ValueError) as error:
         place = settings.endpoint_url or "s3"
         raise Misconfigured("connect", place, str(error), None, "Check endpointURL and region.") from error
-    client.meta.events.register("before-call.s3.DeleteObjects", _add_content_md5)
-    return client
+    made.meta.events.register("before-call.s3.DeleteObjects", _add_content_md5)
+    return cast("S3Client", made)
+
+
+def _region_of_environment(session: Session) -> str:
+    # AWS_REGION is what Amazon's web identity webhook and other SDKs use; botocore knows AWS_DEFAULT_REGION
+    # only.
+    return os.environ.get("AWS_REGION") or session.get_config_variable("region") or FALLBACK_REGION
 
 
 def _config(settings: StorageSettings, read_timeout: float) -> Config:

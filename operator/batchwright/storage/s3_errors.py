@@ -126,6 +126,11 @@ _CODE_REMEDIES = {
     "InvalidObjectState": "The object is archived; restore it first.",
 }
 
+_ROLE_REMEDY = (
+    "Check the role of the worker's service account, that its trust policy names that service account, and that it"
+    " exists; or set credentialsSecretRef."
+)
+
 _LASTING_TLS_ERRORS = ("CERTIFICATE", "WRONG_VERSION_NUMBER")
 _TLS_REMEDY = (
     "Give the certificate of the authority that signed the store's (caBundleConfigMapRef), and check that endpointURL"
@@ -144,6 +149,9 @@ def translated(operation: str, uri: str) -> Iterator[None]:
 
 def translate(error: Exception, operation: str, uri: str) -> StorageError:
     """The StorageError for one of TRANSPORT_ERRORS."""
+    if isinstance(error, ClientError) and error.operation_name.startswith("AssumeRole"):
+        # The SDK fetches credentials while it signs; a refusal there says nothing about the bucket.
+        return errors.InvalidCredentials(operation, uri, str(error), None, _ROLE_REMEDY)
     if isinstance(error, ClientError):
         message = str(error.response.get("Error", {}).get("Message", "")).strip()
         return from_answer(operation, uri, code=code_of(error), status=status_of(error), message=message)
@@ -203,7 +211,8 @@ _TRANSPORT_KINDS: tuple[tuple[tuple[type[Exception], ...], _Kind], ...] = (
     ((boto.NoCredentialsError, boto.PartialCredentialsError), errors.MissingCredentials),
     ((boto.CredentialRetrievalError, boto.TokenRetrievalError, boto.SSOError), errors.InvalidCredentials),
     ((boto.EndpointConnectionError, boto.ConnectTimeoutError), errors.EndpointUnreachable),
-    ((boto.ProxyConnectionError, boto.SSLError), errors.EndpointUnreachable),
+    # A closed connection is also what a TLS server does to http://, so the address is worth a look.
+    ((boto.ProxyConnectionError, boto.SSLError, boto.ConnectionClosedError), errors.EndpointUnreachable),
     ((boto.HTTPClientError, boto.ConnectionError, HTTPError, OSError), errors.StorageUnavailable),
     ((boto.IncompleteReadError,), errors.StorageUnavailable),
     ((boto.ParamValidationError,), errors.InvalidLocation),

@@ -18,7 +18,8 @@ class StorageSettings:
     """Connection settings of an S3 store; `file://` uses none of them.
 
     endpoint_url: the store's address; None is Amazon S3 in the region
-    region: None takes the environment's (AWS_REGION, profile), else us-east-1, which most other stores accept
+    region: None takes the environment's (AWS_REGION, AWS_DEFAULT_REGION, profile), else us-east-1, which most
+    other stores accept
     addressing_style: "path" (endpoint/bucket/key) for most stores behind one name, "virtual"
     (bucket.endpoint/key)
     signature_version: "s3v4"; "s3" (version 2) only for old stores

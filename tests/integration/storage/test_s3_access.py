@@ -18,6 +18,7 @@ from batchwright.storage.join_plan import MIB
 from batchwright.storage.probe import probe_conditional_put, probe_writable
 from batchwright.storage.protocol import Literal, ObjectRange
 from batchwright.storage.s3 import S3Store
+from batchwright.storage.s3_client import S3Clients
 from fixtures.s3 import Account, S3Bucket, S3Server
 
 MINIMAL = ("s3:GetObject", "s3:ListBucket", "s3:PutObject")
@@ -104,7 +105,7 @@ def test_a_refused_read_says_that_the_object_may_not_exist(restricted: Callable[
 
 @pytest.mark.parametrize("call", ["head", "read", "list", "write", "join"])
 def test_a_missing_bucket_is_named(s3_server: S3Server, s3_bucket: S3Bucket, call: str) -> None:
-    store = S3Store("no-such-bucket", s3_bucket.settings, credentials_dir=s3_server.root.credentials_dir)
+    store = S3Store("no-such-bucket", S3Clients(s3_bucket.settings, s3_server.root.credentials_dir))
     with pytest.raises(BucketMissing, match="s3://no-such-bucket/"):
         CALLS[call](store)
 
@@ -156,7 +157,7 @@ class TestCredentials:
         _without_identity(monkeypatch, tmp_path)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3_bucket.server.root.access_key)
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3_bucket.server.root.secret_key)
-        assert s3_bucket.store(credentials_dir=None).read("object") == b"content"
+        assert S3Store(s3_bucket.name, S3Clients(s3_bucket.settings)).read("object") == b"content"
 
     def test_a_given_folder_wins_over_the_environment(
         self, s3_bucket: S3Bucket, monkeypatch: pytest.MonkeyPatch
@@ -164,14 +165,16 @@ class TestCredentials:
         s3_bucket.put("object", b"content")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "wrong")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-        assert s3_bucket.store().read("object") == b"content"
+        folder = s3_bucket.server.root.credentials_dir
+        store = S3Store(s3_bucket.name, S3Clients(s3_bucket.settings, folder))
+        assert store.read("object") == b"content"
 
     def test_no_credentials_at_all_are_told_with_the_remedy(
         self, s3_bucket: S3Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         _without_identity(monkeypatch, tmp_path)
         with pytest.raises(MissingCredentials, match="credentialsSecretRef"):
-            s3_bucket.store(credentials_dir=None).head("object")
+            S3Store(s3_bucket.name, S3Clients(s3_bucket.settings)).head("object")
 
 
 @pytest.mark.parametrize("text", [None, "not a certificate"])

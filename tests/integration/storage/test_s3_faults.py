@@ -1,6 +1,8 @@
 """The S3 store against a server that fails: through a proxy that injects the faults, before a real server."""
 
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -47,9 +49,9 @@ def pauses() -> list[float]:
 
 @pytest.fixture
 def open_store(s3_bucket: S3Bucket, s3_proxy: FaultProxy, pauses: list[float]) -> Callable[..., S3Store]:
-    def open_(**settings: Any) -> S3Store:
+    def open_(kms_key_id: str | None = None, **settings: Any) -> S3Store:
         through_proxy = s3_bucket.settings_for(s3_proxy.endpoint_url, **settings)
-        return s3_bucket.store(settings=through_proxy, sleep=pauses.append)
+        return s3_bucket.store(through_proxy, kms_key_id=kms_key_id, sleep=pauses.append)
 
     return open_
 
@@ -422,3 +424,32 @@ class TestBadSettings:
         s3_proxy.inject("*", Answer(400, "AuthorizationHeaderMalformed", message))
         with pytest.raises(Misconfigured, match=r"eu-central-1.*region"):
             list(store.list(""))
+
+
+_JOIN_AND_TELL_MEMORY = """
+import resource, sys
+from pathlib import Path
+from batchwright.storage.factory import open_store
+from batchwright.storage.location import Location
+from batchwright.storage.protocol import ObjectRange
+from batchwright.storage.settings import StorageSettings
+
+bucket, endpoint, credentials, repeats = sys.argv[1:]
+settings = StorageSettings(endpoint, addressing_style="path")
+store = open_store(Location("s3", bucket, ""), settings, credentials_dir=Path(credentials))
+store.join("joined", [ObjectRange("piece", 0, 3 << 20)] * int(repeats))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def test_the_memory_of_a_join_does_not_grow_with_the_object(s3_bucket: S3Bucket) -> None:
+    """Pieces of 3 MiB are streamed. Peak memory in MiB, of a process of its own each time."""
+    s3_bucket.put("piece", bytes(3 * MIB))
+
+    def peak(repeats: int) -> int:
+        server = s3_bucket.server
+        arguments = [s3_bucket.name, server.endpoint_url, str(server.root.credentials_dir), str(repeats)]
+        command = [sys.executable, "-c", _JOIN_AND_TELL_MEMORY, *arguments]
+        return int(subprocess.run(command, check=True, capture_output=True, timeout=120).stdout)
+
+    assert peak(70) < peak(10) + 25
