@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from . import image_builder, kind, machine_cluster, programs
-from .console import Failure, say
+from .console import ClusterError, say
 from .images import PROJECT_IMAGES
 from .layout import NODES, Layout, Node
 from .paths import REPOSITORY, Checkout
@@ -17,8 +17,8 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         _run(options)
-    except Failure as failure:
-        say(f"error: {failure}")
+    except ClusterError as error:
+        say(f"error: {error}")
         return 1
     except KeyboardInterrupt:
         return 130

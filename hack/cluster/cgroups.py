@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from .console import Failure
+from .console import ClusterError
 
 # What kubelet asks for, and what it uses where it is there.
 NEEDED_CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
@@ -48,11 +48,11 @@ def hierarchies() -> Hierarchies:
     """The hierarchies of this machine.
 
     Raises:
-        Failure: none is mounted.
+        ClusterError: none is mounted.
     """
     found = parse_mounts(Path("/proc/self/mountinfo").read_text())
     if not found.roots:
-        raise Failure("this machine has no control groups mounted below /sys/fs/cgroup: kubelet needs them")
+        raise ClusterError("this machine has no control groups mounted below /sys/fs/cgroup: kubelet needs them")
     return found
 
 
@@ -73,7 +73,7 @@ def _enable_controllers(root: Path) -> None:
     available = (root / "cgroup.controllers").read_text().split()
     missing = [name for name in NEEDED_CONTROLLERS if name not in available]
     if missing:
-        raise Failure(f"the control groups of {root} lack {', '.join(missing)}: kubelet needs them")
+        raise ClusterError(f"the control groups of {root} lack {', '.join(missing)}: kubelet needs them")
     enabled = (root / "cgroup.subtree_control").read_text().split()
     for name in (*NEEDED_CONTROLLERS, *OPTIONAL_CONTROLLERS):
         if name in available and name not in enabled:
@@ -81,7 +81,9 @@ def _enable_controllers(root: Path) -> None:
                 (root / "cgroup.subtree_control").write_text(f"+{name}")
             except OSError as error:
                 if name in NEEDED_CONTROLLERS:
-                    raise Failure(f"the controller {name} cannot be enabled below {root}: {error.strerror}") from None
+                    raise ClusterError(
+                        f"the controller {name} cannot be enabled below {root}: {error.strerror}"
+                    ) from None
 
 
 def remove(name: str, machine: Hierarchies, *, seconds: float = 10) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from .console import Failure
+from .console import ClusterError
 
 
 def run(
@@ -22,7 +22,7 @@ def run(
         stdin: what the command reads.
 
     Raises:
-        Failure: the command ended with an error (the text ends with what it printed last), or took too long.
+        ClusterError: the command ended with an error (the text ends with what it printed last), or took too long.
     """
     arguments = [str(part) for part in command]
     shown = " ".join(arguments[:4])
@@ -31,12 +31,12 @@ def run(
             arguments, input=stdin, env=environment, timeout=timeout, capture_output=True, text=True, check=False
         )
     except FileNotFoundError:
-        raise Failure(f"{arguments[0]} is not installed") from None
+        raise ClusterError(f"{arguments[0]} is not installed") from None
     except subprocess.TimeoutExpired:
-        raise Failure(f"'{shown} ...' took longer than {timeout:g} seconds") from None
+        raise ClusterError(f"'{shown} ...' took longer than {timeout:g} seconds") from None
     if done.returncode != 0:
         last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-15:])
-        raise Failure(f"'{shown} ...' failed: {last}")
+        raise ClusterError(f"'{shown} ...' failed: {last}")
     return done.stdout
 
 
@@ -44,7 +44,7 @@ def succeeds(*command: str | Path, timeout: float = 10) -> bool:
     """Whether a command ends without an error in time."""
     try:
         run(*command, timeout=timeout)
-    except Failure:
+    except ClusterError:
         return False
     return True
 
@@ -53,10 +53,10 @@ def wait_until(condition: Callable[[], bool], what: str, *, seconds: float = 60,
     """Ask `condition` a few times a second until it holds.
 
     Raises:
-        Failure: it did not hold within `seconds`; the text names `what` and the `remedy`.
+        ClusterError: it did not hold within `seconds`; the text names `what` and the `remedy`.
     """
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
-            raise Failure(f"{what} within {seconds:g} seconds{': ' + remedy if remedy else ''}")
+            raise ClusterError(f"{what} within {seconds:g} seconds{': ' + remedy if remedy else ''}")
         time.sleep(0.2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 
-class Failure(Exception):
+class ClusterError(Exception):
     """A command cannot do what it was asked; the text says why, and what to do, in a line."""
 
 

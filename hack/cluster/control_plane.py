@@ -27,7 +27,7 @@ def start(layout: Layout) -> None:
     """Start those of the processes that do not run, and wait until the API server is ready.
 
     Raises:
-        Failure: it did not become ready; the text names the log.
+        ClusterError: it did not become ready; the text names the log.
     """
     _start("etcd", _etcd(layout), layout)
     _start("kube-apiserver", _api_server(layout), layout)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from .commands import run, succeeds
-from .console import Failure, say
+from .console import ClusterError, say
 from .nodes import CNI_FOLDERS
 from .processes import SYSTEM_PATH
 
@@ -32,26 +32,28 @@ IMAGE_COMMANDS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap"}
 
 
 def require_root() -> None:
-    """Raise Failure, with one line that says so, where this is not root on Linux."""
+    """Raise ClusterError, with one line that says so, where this is not root on Linux."""
     if sys.platform != "linux":
-        raise Failure("a cluster without Docker needs Linux: use 'make kind-up', with Docker and kind")
+        raise ClusterError("a cluster without Docker needs Linux: use 'make kind-up', with Docker and kind")
     if os.geteuid() != 0:
-        raise Failure(
+        raise ClusterError(
             "root is missing: a cluster without Docker makes namespaces and a bridge ('make kind-up' does not)"
         )
 
 
 def require_namespaces() -> None:
-    """Raise Failure where root may not make namespaces, as in most containers."""
+    """Raise ClusterError where root may not make namespaces, as in most containers."""
     if not succeeds("unshare", "--mount", "--pid", "--net", "--fork", "true"):
-        raise Failure("this machine lets root make no namespaces (a container?): a cluster without Docker needs them")
+        raise ClusterError(
+            "this machine lets root make no namespaces (a container?): a cluster without Docker needs them"
+        )
 
 
 def install_node_packages() -> None:
     """Install what nodes need.
 
     Raises:
-        Failure: something is missing and apt-get cannot bring it.
+        ClusterError: something is missing and apt-get cannot bring it.
     """
     packages = missing_packages(NODE_COMMANDS)
     if not any((folder / "bridge").is_file() for folder in CNI_FOLDERS):
@@ -77,7 +79,9 @@ def _install(packages: Iterable[str]) -> None:
     listed = " ".join(names)
     if shutil.which("apt-get") is None:
         system = _operating_system()
-        raise Failure(f"missing on {system}: {listed}. Install them; only on Debian and its kin is it done for you")
+        raise ClusterError(
+            f"missing on {system}: {listed}. Install them; only on Debian and its kin is it done for you"
+        )
     require_root()
     say(f"installing {listed} ...")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from . import programs
 from .commands import run, succeeds
-from .console import Failure, say
+from .console import ClusterError, say
 from .host import install_image_packages, require_root
 from .images import BASE_ARGUMENTS, REGISTRY, Image, base_key, content_key, source_files
 from .locks import exclusive
@@ -29,7 +29,7 @@ def build(images: Iterable[Image]) -> dict[str, Path]:
     """The archives (OCI layout in a tar file), by reference, of all `images`; those whose content changed are built.
 
     Raises:
-        Failure: a build fails, or what it needs is missing.
+        ClusterError: a build fails, or what it needs is missing.
     """
     wanted = tuple(images)
     with _snapshot(wanted) as root:
@@ -129,7 +129,7 @@ class _Builder:
         return reference
 
     def _has(self, reference: str) -> bool:
-        with contextlib.suppress(Failure):
+        with contextlib.suppress(ClusterError):
             return bool(self._buildah("images", "--quiet", reference).strip())
         return False
 

@@ -8,16 +8,15 @@ import shutil
 import tarfile
 from pathlib import Path
 
-from . import nodes
 from .commands import run
-from .console import Failure, say
+from .console import ClusterError, say
 from .layout import Layout, Node
 
 IMPORT_SECONDS = 300
 
 
-def load(layout: Layout, archives: dict[str, Path]) -> None:
-    """Bring images into all nodes that run, and keep them for those that come later.
+def keep(layout: Layout, archives: dict[str, Path]) -> None:
+    """Keep images for the nodes, those that run and those that come later.
 
     Args:
         layout: the cluster.
@@ -26,9 +25,6 @@ def load(layout: Layout, archives: dict[str, Path]) -> None:
     layout.images.mkdir(parents=True, exist_ok=True)
     for archive in archives.values():
         _remember(layout, archive)
-    for node in layout.known_nodes():
-        if nodes.running(layout, node):
-            load_into(layout, node)
 
 
 def load_into(layout: Layout, node: Node) -> None:
@@ -46,7 +42,7 @@ def identity(archive: Path) -> tuple[str, str]:
     with tarfile.open(archive) as tar:
         member = tar.extractfile("index.json")
         if member is None:
-            raise Failure(f"{archive} is no OCI archive")
+            raise ClusterError(f"{archive} is no OCI archive")
         manifest = json.load(member)["manifests"][0]
     return manifest["annotations"]["org.opencontainers.image.ref.name"], manifest["digest"]
 

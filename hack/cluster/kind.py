@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from .commands import run, succeeds
-from .console import Failure, say
+from .console import ClusterError, say
 from .paths import Checkout
 
 CLUSTER = "batchwright"
@@ -14,14 +14,14 @@ UP_SECONDS = 900
 
 
 def require() -> None:
-    """Raise Failure, with one line that says so, where Docker or kind is missing."""
+    """Raise ClusterError, with one line that says so, where Docker or kind is missing."""
     for command in ("docker", "kind", "kubectl"):
         if shutil.which(command) is None:
-            raise Failure(
+            raise ClusterError(
                 f"{command} is missing: 'make kind-up' needs Docker, kind and kubectl; 'make cluster-up' does not"
             )
     if not succeeds("docker", "info", timeout=30):
-        raise Failure("the Docker engine does not answer: start it, or use 'make cluster-up', which needs none")
+        raise ClusterError("the Docker engine does not answer: start it, or use 'make cluster-up', which needs none")
 
 
 def exists() -> bool:
@@ -30,7 +30,7 @@ def exists() -> bool:
         return False
     try:
         return CLUSTER in run("kind", "get", "clusters", timeout=30).split()
-    except Failure:
+    except ClusterError:
         return False
 
 

@@ -23,7 +23,7 @@ from . import (
     programs,
 )
 from .commands import run, succeeds, wait_until
-from .console import Failure, say
+from .console import ClusterError, say
 from .images import COREDNS_IMAGE, SYSTEM_IMAGES
 from .layout import CLUSTER_DOMAIN, DNS_SERVICE, MAXIMUM_NODES, NODES, Layout, Node
 from .locks import exclusive
@@ -44,10 +44,10 @@ def up(count: int | None, layout: Layout, checkout: Checkout) -> None:
         checkout: gets a kubeconfig and links to the programs.
 
     Raises:
-        Failure: the machine lacks something, or a part did not come up in time.
+        ClusterError: the machine lacks something, or a part did not come up in time.
     """
     if count is not None and not 1 <= count <= MAXIMUM_NODES:
-        raise Failure(f"NODES is a number from 1 to {MAXIMUM_NODES}, not {count}")
+        raise ClusterError(f"NODES is a number from 1 to {MAXIMUM_NODES}, not {count}")
     host.require_root()
     host.require_namespaces()
     host.install_node_packages()
@@ -60,11 +60,11 @@ def up(count: int | None, layout: Layout, checkout: Checkout) -> None:
         pki.make(layout)
         network.make_bridge()
         control_plane.start(layout)
+        image_loading.keep(layout, archives)
         wanted = {*NODES[: count or 1], *layout.known_nodes()}
         for node in sorted(wanted, key=lambda node: node.number):
             nodes.start(layout, node)
         nodes.route_services(layout)
-        image_loading.load(layout, archives)
         _start_dns(layout)
         _wait_until_ready(layout)
         _equip(layout, checkout)
@@ -74,15 +74,15 @@ def down(layout: Layout, checkout: Checkout) -> None:
     """Stop the cluster and remove every trace of it, whole or half made.
 
     Raises:
-        Failure: something does not go away; the text names it.
+        ClusterError: something does not go away; the text names it.
     """
     host.require_root()
     with _locked(layout):
         if not processes.kill(layout.state):
-            raise Failure("some processes of the cluster do not die; a restart of the machine ends them")
+            raise ClusterError("some processes of the cluster do not die; a restart of the machine ends them")
         busy = [node.cgroup for node in NODES if not cgroups.remove(node.cgroup, cgroups.hierarchies())]
         if busy:
-            raise Failure(f"the control group {busy[0]} is still in use")
+            raise ClusterError(f"the control group {busy[0]} is still in use")
         network.remove()
         for folder in (layout.state, layout.runtime):
             mounts.unmount_below(folder)
@@ -104,10 +104,9 @@ def revive_node(node: Node, layout: Layout) -> None:
     host.require_root()
     with _locked(layout):
         if node not in layout.known_nodes():
-            raise Failure(f"there is no {node.name}: 'make cluster-up NODES={node.number}' adds it")
+            raise ClusterError(f"there is no {node.name}: 'make cluster-up NODES={node.number}' adds it")
         nodes.start(layout, node)
         nodes.route_services(layout)
-        image_loading.load_into(layout, node)
         _wait_until_node_ready(layout, node)
 
 
@@ -116,7 +115,10 @@ def load_images(archives: dict[str, Path], layout: Layout) -> bool:
     if not layout.state.is_dir():
         return False
     with _locked(layout):
-        image_loading.load(layout, archives)
+        image_loading.keep(layout, archives)
+        for node in layout.known_nodes():
+            if nodes.running(layout, node):
+                image_loading.load_into(layout, node)
     return True
 
 
@@ -128,17 +130,19 @@ def _locked(layout: Layout) -> Iterator[None]:
 
 
 def _refuse_foreign(layout: Layout) -> None:
-    """Raise Failure where a cluster with another state folder, another user's, has the machine's network."""
+    """Raise ClusterError where a cluster with another state folder, another user's, has the machine's network."""
     for process in processes.find():
         if process.state != layout.state:
             if process.state.is_dir():
-                raise Failure(f"another cluster runs on this machine; its state is in {process.state}: stop it first")
+                raise ClusterError(
+                    f"another cluster runs on this machine; its state is in {process.state}: stop it first"
+                )
             processes.kill(process.state)  # nobody can stop it any more
 
 
 def _check_version(layout: Layout) -> None:
     if layout.version.is_file() and layout.version.read_text().strip() != programs.KUBERNETES:
-        raise Failure(
+        raise ClusterError(
             f"the cluster was made with Kubernetes {layout.version.read_text().strip()}, this checkout has "
             f"{programs.KUBERNETES}: 'make cluster-down' first"
         )

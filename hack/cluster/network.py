@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 from .commands import run, succeeds
-from .console import Failure
+from .console import ClusterError
 from .layout import BRIDGE, HOST_ADDRESS, NETWORK_PREFIX, NODES, SERVICE_NETWORK, Node
 
 # Where Docker's firewall drops what crosses a bridge, traffic between nodes needs a rule.
@@ -21,8 +21,8 @@ def make_bridge() -> None:
     if not _exists(BRIDGE):
         try:
             run("ip", "link", "add", BRIDGE, "type", "bridge")
-        except Failure as failure:
-            raise Failure(f"this machine lets us make no network bridge: {failure}") from None
+        except ClusterError as error:
+            raise ClusterError(f"this machine lets us make no network bridge: {error}") from None
     run("ip", "addr", "replace", f"{HOST_ADDRESS}/{NETWORK_PREFIX}", "dev", BRIDGE)
     run("ip", "link", "set", BRIDGE, "up")
     if _host_filters_bridges() and not succeeds("iptables", "-C", *FORWARD_RULE):
@@ -43,7 +43,7 @@ def connect(node: Node, pid: int) -> None:
 
     The default route comes last: a node's first process waits for it.
     """
-    with contextlib.suppress(Failure):  # left by a node that was killed a moment ago
+    with contextlib.suppress(ClusterError):  # left by a node that was killed a moment ago
         run("ip", "link", "delete", node.host_interface)
     run("ip", "link", "add", node.host_interface, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
     run("ip", "link", "set", node.host_interface, "master", BRIDGE, "up")
@@ -76,6 +76,6 @@ def _host_filters_bridges() -> bool:
     """Whether bridged traffic passes a firewall of the host that drops what it does not know."""
     if not BRIDGE_CALLS_IPTABLES.is_file() or BRIDGE_CALLS_IPTABLES.read_text().strip() != "1":
         return False
-    with contextlib.suppress(Failure):
+    with contextlib.suppress(ClusterError):
         return "-P FORWARD DROP" in run("iptables", "-S", "FORWARD")
     return False

@@ -23,6 +23,11 @@ for _ in $(seq 300); do
   timeout 2 ctr --address "$runtime/containerd.sock" version >/dev/null 2>&1 && break
   sleep 0.1
 done
+# A pod that comes before its image fails, and tries again only after a while.
+for _ in $(seq 3000); do
+  [ -e "$runtime/images-loaded" ] && break
+  sleep 0.1
+done
 "$programs/kubelet" --config "$state/$name/kubelet.json" --kubeconfig "$state/kubeconfig/$name" \
   --hostname-override "$name" --node-ip "$address" --root-dir "$state/$name/kubelet" \
   >>"$state/log/$name-kubelet.log" 2>&1 &

@@ -7,9 +7,9 @@ import shutil
 import signal
 from pathlib import Path
 
-from . import cgroups, network, node_configuration, processes
+from . import cgroups, image_loading, network, node_configuration, processes
 from .commands import succeeds, wait_until
-from .console import Failure, say
+from .console import ClusterError, say
 from .layout import Layout, Node
 from .programs import NODE_PROGRAMS
 
@@ -19,49 +19,35 @@ CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cn
 
 def running(layout: Layout, node: Node) -> bool:
     """Whether the node's first process lives."""
-    return processes.first_process(processes.find(), layout.state, node.name) is not None
+    return _first(layout, node) is not None
 
 
-def start(layout: Layout, node: Node) -> bool:
-    """Start a node unless it runs; False when it did.
+def start(layout: Layout, node: Node) -> None:
+    """Start a node with all images of the cluster, unless it runs.
 
-    What an earlier run left of the node goes first, except images and logs.
+    What an earlier run left of the node goes first, except its folder.
 
     Raises:
-        Failure: the node's network or container runtime did not come up.
+        ClusterError: the node's network or container runtime did not come up.
     """
-    first = processes.first_process(processes.find(), layout.state, node.name)
-    if first is not None and network.connected(first.pid) and _runtime_answers(layout, node):
-        return False
-    say(f"starting {node.name} ...")
-    clean(layout, node)
-    _prepare(layout, node)
-    log = layout.logs / f"{node.name}.log"
-    processes.start(node.name, _command(layout, node), state=layout.state, log=log)
-    remedy = f"see {layout.logs}/{node.name}*.log"
-    wait_until(lambda: running(layout, node), f"{node.name} did not start", seconds=20, remedy=remedy)
-    first = processes.first_process(processes.find(), layout.state, node.name)
-    if first is None:
-        raise Failure(f"{node.name} ended at once: {remedy}")
-    network.connect(node, first.pid)
-    wait_until(
-        lambda: _runtime_answers(layout, node),
-        f"containerd of {node.name} did not answer",
-        seconds=60,
-        remedy=remedy,
-    )
-    return True
+    if not _usable(layout, node):
+        say(f"starting {node.name} ...")
+        clean(layout, node)
+        _prepare(layout, node)
+        _start_services(layout, node)
+    image_loading.load_into(layout, node)
+    _kubelet_may_start(layout, node).touch()
 
 
 def kill(layout: Layout, node: Node) -> None:
     """SIGKILL the node's first process, and with it all of the node, as a power cut would.
 
     Raises:
-        Failure: the node does not run.
+        ClusterError: the node does not run.
     """
-    first = processes.first_process(processes.find(), layout.state, node.name)
+    first = _first(layout, node)
     if first is None:
-        raise Failure(f"{node.name} does not run")
+        raise ClusterError(f"{node.name} does not run")
     os.kill(first.pid, signal.SIGKILL)
     wait_until(lambda: not running(layout, node), f"{node.name} did not die", seconds=30)
 
@@ -70,12 +56,12 @@ def clean(layout: Layout, node: Node) -> None:
     """Kill and remove everything of a node except its folder: processes, control groups, sockets.
 
     Raises:
-        Failure: a process does not die.
+        ClusterError: a process does not die.
     """
     if not processes.kill(layout.state, node.name):
-        raise Failure(f"processes of {node.name} do not die; a restart of the machine ends them")
+        raise ClusterError(f"processes of {node.name} do not die; a restart of the machine ends them")
     if not cgroups.remove(node.cgroup, cgroups.hierarchies()):
-        raise Failure(f"the control group {node.cgroup} is still in use")
+        raise ClusterError(f"the control group {node.cgroup} is still in use")
     shutil.rmtree(layout.containerd_socket(node).parent, ignore_errors=True)
 
 
@@ -85,6 +71,32 @@ def route_services(layout: Layout) -> None:
         if running(layout, node):
             network.route_services(node)
             return
+
+
+def _usable(layout: Layout, node: Node) -> bool:
+    """Whether a node runs that a start brought to its end; one that was killed half way did not."""
+    first = _first(layout, node)
+    return first is not None and network.connected(first.pid) and _runtime_answers(layout, node)
+
+
+def _start_services(layout: Layout, node: Node) -> None:
+    log, remedy = layout.logs / f"{node.name}.log", f"see {layout.logs}/{node.name}*.log"
+    processes.start(node.name, _command(layout, node), state=layout.state, log=log)
+    wait_until(lambda: running(layout, node), f"{node.name} did not start", seconds=20, remedy=remedy)
+    first = _first(layout, node)
+    if first is None:
+        raise ClusterError(f"{node.name} ended at once: {remedy}")
+    network.connect(node, first.pid)
+    answers = f"containerd of {node.name} did not answer"
+    wait_until(lambda: _runtime_answers(layout, node), answers, seconds=60, remedy=remedy)
+
+
+def _first(layout: Layout, node: Node) -> processes.Process | None:
+    return processes.first_process(processes.find(), layout.state, node.name)
+
+
+def _kubelet_may_start(layout: Layout, node: Node) -> Path:
+    return layout.containerd_socket(node).parent / "images-loaded"
 
 
 def _prepare(layout: Layout, node: Node) -> None:
@@ -124,7 +136,7 @@ def _cni_plugins() -> Path:
     for folder in CNI_FOLDERS:
         if (folder / "bridge").is_file():
             return folder
-    raise Failure(
+    raise ClusterError(
         f"the network plugins (containernetworking-plugins) are in none of {', '.join(map(str, CNI_FOLDERS))}"
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .console import Failure, say
+from .console import ClusterError, say
 from .locks import exclusive
 from .paths import cache_directory
 
@@ -65,7 +65,7 @@ def build(programs: Iterable[Program]) -> None:
     """Compile those of `programs` that the cache lacks, one at a time, with a line of progress for each.
 
     Raises:
-        Failure: Go is missing or too old, or a program does not compile.
+        ClusterError: Go is missing or too old, or a program does not compile.
     """
     wanted = tuple(programs)
     if all(program.built for program in wanted):
@@ -79,14 +79,14 @@ def build(programs: Iterable[Program]) -> None:
 
 
 def require_go() -> None:
-    """Raise Failure, with one line that says so, where Go is missing or too old."""
+    """Raise ClusterError, with one line that says so, where Go is missing or too old."""
     needed = ".".join(map(str, MINIMUM_GO))
     if shutil.which("go") is None:
-        raise Failure(f"Go {needed} or later is missing: it compiles the cluster's programs (https://go.dev/dl)")
-    version = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, timeout=60).stdout
+        raise ClusterError(f"Go {needed} or later is missing: it compiles the cluster's programs (https://go.dev/dl)")
+    version = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, timeout=60, check=False).stdout
     found = re.match(r"go(\d+)\.(\d+)", version)
     if found and (int(found[1]), int(found[2])) < MINIMUM_GO:
-        raise Failure(f"Go {needed} or later is needed to compile the cluster's programs; found {version.strip()}")
+        raise ClusterError(f"Go {needed} or later is needed to compile the cluster's programs; found {version.strip()}")
 
 
 def go_mod(program: Program, upstream: str) -> str:
@@ -98,7 +98,7 @@ def go_mod(program: Program, upstream: str) -> str:
     """
     go = re.search(r"^go (\S+)", upstream, re.MULTILINE)
     if go is None:
-        raise Failure(f"the go.mod of {program.module} names no Go version")
+        raise ClusterError(f"the go.mod of {program.module} names no Go version")
     staging = re.sub(r"^v1\.", "v0.", program.version)
     replacements = []
     for match in re.finditer(r"^\s*(?:replace\s+)?(\S+(?: v\S+)?) => (\S+(?: v\S+)?)", upstream, re.MULTILINE):
@@ -156,5 +156,5 @@ def _go(command: list[str], work: Path, program: Program) -> str:
     done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last = "\n".join(done.stderr.strip().splitlines()[-15:])
-        raise Failure(f"{program.name} {program.version} does not build:\n{last}")
+        raise ClusterError(f"{program.name} {program.version} does not build:\n{last}")
     return done.stdout
