@@ -12,6 +12,7 @@ from types import FrameType
 
 import uvloop
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from batchwright.api import defaults, names
 from batchwright.api.conditions import Reason
@@ -22,8 +23,7 @@ from batchwright.worker.failures import Interrupted, failure_of, final
 from batchwright.worker.http import Served, serving
 from batchwright.worker.merge import merge
 from batchwright.worker.plan import plan
-from batchwright.worker.run.progress import RunProgress
-from batchwright.worker.run.runner import Runner
+from batchwright.worker.run.drain import Drain
 from batchwright.worker.run.stage_run import run
 from batchwright.worker.stage import Mounts, Stage, open_stage
 
@@ -38,20 +38,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("botocore").setLevel(logging.WARNING)
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         stage = open_stage(_read_job(options.job), Mounts(spool=options.spool))
         code, report = _run_stage(stage, options)
     except Interrupted:
         code, report = ExitCode.INTERRUPTED, InterruptedReport(message="stopped by SIGTERM; the stage begins anew")
     except Exception as error:
-        failure = failure_of(error)
-        if failure.report.reason is Reason.UNEXPECTED:
-            logger.exception("the stage failed")
-        else:
-            logger.error("%s: %s", failure.report.reason, failure.report.message)  # noqa: TRY400 - no trace needed
-        code, report = failure.code, failure.report
+        code, report = _failed(error)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the end has come anyway
     _write_report(options.termination_log, report)
     return int(code)
+
+
+def _failed(error: Exception) -> tuple[ExitCode, Report]:
+    failure = failure_of(error)
+    if failure.report.reason is Reason.UNEXPECTED:
+        logger.error("the stage failed", exc_info=error)
+    else:
+        logger.error("%s: %s", failure.report.reason, failure.report.message)
+    return failure.code, failure.report
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -81,16 +87,21 @@ def _parser() -> argparse.ArgumentParser:
 def _read_job(path: Path) -> WorkerJob:
     try:
         return WorkerJob.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise final(
-            ExitCode.CONFIGURATION_INVALID, Reason.INVALID_SPEC, f"The job file {path} can't be used: {error}"
-        ) from error
+    except OSError as error:
+        cause = error.strerror or str(error)
+    except ValidationError as error:
+        cause = "; ".join(_described(one) for one in error.errors(include_url=False, include_input=False))
+    raise final(ExitCode.CONFIGURATION_INVALID, Reason.INVALID_SPEC, f"The job file {path} can't be used: {cause}")
+
+
+def _described(error: ErrorDetails) -> str:
+    place = ".".join(str(part) for part in error["loc"])
+    return f"{place}: {error['msg']}" if place else error["msg"]
 
 
 def _run_stage(stage: Stage, options: argparse.Namespace) -> tuple[ExitCode, Report]:
     if options.stage == "run":
         return uvloop.run(_run_worker(stage, options))
-    signal.signal(signal.SIGTERM, _interrupt)
     if options.stage == "plan":
         return ExitCode.DONE, plan(stage)
     report = merge(stage, fingerprint=options.fingerprint)
@@ -102,37 +113,19 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
 
 
 async def _run_worker(stage: Stage, options: argparse.Namespace) -> tuple[ExitCode, Report]:
-    grace = defaults.grace_period(stage.job.batchjob.spec).total_seconds()
-    interrupted = asyncio.Event()
-    known: list[RunProgress] = []
-
-    def started(runner: Runner, progress: RunProgress) -> None:
-        known.append(progress)
-
-        def stop() -> None:
-            logger.info("SIGTERM: waiting for what is in flight")
-            interrupted.set()
-            runner.stop()
-            loop.call_later(grace - FLUSH_SECONDS, runner.abandon)
-
-        loop.add_signal_handler(signal.SIGTERM, stop)
-
-    def progress_now() -> Progress:
-        return known[0].report() if known else Progress(index=options.index, run=options.run)
-
-    loop = asyncio.get_running_loop()
-    async with serving(Served(progress_now), options.port):
-        report = await run(
-            stage,
-            fingerprint=options.fingerprint,
-            run=options.run,
-            index=options.index,
-            workers=options.workers,
-            started=started,
-        )
-    if interrupted.is_set():
-        return ExitCode.INTERRUPTED, InterruptedReport(progress=report, message="stopped by SIGTERM; work is kept")
-    return ExitCode.DONE, report
+    drain = Drain(defaults.grace_period(stage.job.batchjob.spec).total_seconds() - FLUSH_SECONDS)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, drain.request)
+    arguments = {name: getattr(options, name) for name in ("fingerprint", "run", "index", "workers")}
+    nothing = Progress(index=options.index, run=options.run)
+    async with serving(Served(lambda: drain.progress() or nothing), options.port):
+        report = await drain.run(lambda started: run(stage, **arguments, started=started))
+    if not drain.interrupted:
+        return ExitCode.DONE, report or nothing
+    interrupted = InterruptedReport(progress=report, message="stopped by SIGTERM; work is kept")
+    _write_report(options.termination_log, interrupted)
+    # A thread may hang in a call to a store that is away, and the end of the event loop would wait for it.
+    logging.shutdown()
+    os._exit(ExitCode.INTERRUPTED)
 
 
 def _write_report(path: Path, report: Report) -> None:

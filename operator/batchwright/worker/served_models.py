@@ -11,8 +11,7 @@ from msgspec import Struct
 from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import ExitCode
 from batchwright.worker.failures import final, passing
-from batchwright.worker.stage import Stage
-from batchwright.worker.transport.aiohttp_transport import open_transport
+from batchwright.worker.stage import Stage, open_server
 from batchwright.worker.transport.errors import TransportError
 from batchwright.worker.transport.protocol import Answer
 
@@ -67,7 +66,7 @@ class _Away(Exception):  # noqa: N818
 
 
 async def _ask(stage: Stage) -> Answer:
-    transport = open_transport(stage.transport_settings())
+    transport = open_server(stage)
     try:
         return await transport.get(MODELS_PATH, headers=stage.api_key.headers(), timeout=ANSWER_SECONDS)
     finally:

@@ -7,6 +7,8 @@ from typing import Final
 
 from batchwright.api import defaults, names
 from batchwright.api.batchjob import Storage
+from batchwright.api.conditions import Reason
+from batchwright.api.exit_codes import ExitCode
 from batchwright.api.worker_job import WorkerJob
 from batchwright.batchfile.layout import OutputLayout
 from batchwright.storage.factory import open_store
@@ -14,6 +16,10 @@ from batchwright.storage.location import parse_location
 from batchwright.storage.protocol import ObjectStore
 from batchwright.storage.settings import StorageSettings
 from batchwright.worker.api_key import ApiKey
+from batchwright.worker.failures import final
+from batchwright.worker.transport.aiohttp_transport import open_transport
+from batchwright.worker.transport.errors import ConnectFailed
+from batchwright.worker.transport.protocol import Transport
 from batchwright.worker.transport.settings import TransportSettings
 
 PRIORITY_HEADER: Final = "X-Vllm-Priority"
@@ -98,3 +104,16 @@ def open_stage(job: WorkerJob, mounts: Mounts) -> Stage:
         api_key=ApiKey(_existing(mounts.server / names.API_KEY_FILE)),
         mounts=mounts,
     )
+
+
+def open_server(stage: Stage) -> Transport:
+    """The connections to the model server. Call it in the event loop that will run the requests.
+
+    Raises:
+        StageFailed: the spec's address, headers or CA bundle can't be used.
+    """
+    try:
+        return open_transport(stage.transport_settings())
+    except (ValueError, ConnectFailed) as error:
+        message = f"The model server can't be reached as spec.server says: {error}. Correct it."
+        raise final(ExitCode.CONFIGURATION_INVALID, Reason.INVALID_SPEC, message) from error

@@ -19,6 +19,10 @@ ANSWER_TOO_LARGE: Final = "answer_too_large"
 RETRIED_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Any other status that is not 2xx is the server's last word on the request."""
 
+CUT_SHORT: Final = frozenset({"abort", "null", "cancelled"})
+"""Finish reasons of an answer whose text is cut: vLLM sends it with 200 when it is shut down (vllm#57082). `cancelled`
+is how /v1/responses says it."""
+
 BACKOFF_BASE_SECONDS: Final = 0.5
 BACKOFF_LIMIT_SECONDS: Final = 30.0
 RETRY_AFTER_LIMIT_SECONDS: Final = 120.0
@@ -74,6 +78,10 @@ def _judge_success(answer: Answer, server_request_id: str) -> Answered | Retry:
         reading = read_answer(body)
     except ValueError as error:
         return Retry(Failed(INVALID_ANSWER, f"The server answered {answer.status}, but {error}."))
+    cut = CUT_SHORT.intersection(reading.finish_reasons)
+    if cut:
+        message = f"The server answered {answer.status}, but stopped before the end ({', '.join(sorted(cut))})."
+        return Retry(Failed(CONNECTION_ERROR, message))
     return Answered(answer.status, server_request_id, body, reading)
 
 
@@ -86,17 +94,16 @@ def _judge_error(error: TransportError) -> Failed | Retry:
 
 def retry_after(value: str | None, now: datetime) -> float | None:
     """Seconds of a Retry-After header: seconds or a date (RFC 9110, 10.2.3); None where it holds neither."""
-    if not value:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
+    text = (value or "").strip()
+    if text.isascii() and text.isdecimal():
+        seconds = float(text)
+    else:
         try:
-            moment = parsedate_to_datetime(value)
-        except ValueError:
+            moment = parsedate_to_datetime(text)
+        except (ValueError, OverflowError):
             return None
         seconds = (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds()
-    return min(max(seconds, 0.0), RETRY_AFTER_LIMIT_SECONDS) if seconds == seconds else None  # noqa: PLR0124 - NaN
+    return min(max(seconds, 0.0), RETRY_AFTER_LIMIT_SECONDS)
 
 
 def backoff(tries: int, chance: float) -> float:

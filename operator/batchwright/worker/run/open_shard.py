@@ -1,7 +1,7 @@
 """A shard that is being worked on: its finished lines, its counts, its segments, its commit.
 
-Everything but `fed` and the counts is called from worker threads or the event loop, one at a time for each shard: the
-`lock` is held by whoever touches the spool from a thread.
+The event loop delivers lines while threads restore, flush and commit. Whoever touches the spool holds `_spool_lock`,
+which nobody keeps over a storage call, so that the loop never waits for one.
 """
 
 import logging
@@ -10,30 +10,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from batchwright.batchfile.answer import read_answer
 from batchwright.batchfile.layout import WorkLayout
-from batchwright.batchfile.plan_record import Shard, decode_record, encode_record
+from batchwright.batchfile.plan_record import RecordError, Shard, decode_record, encode_record
 from batchwright.batchfile.result_line import failure_line, is_success, read_finished_line, result_line
 from batchwright.batchfile.shard_record import ERRORS, RESULTS, RETRY, ShardFile, ShardRecord, Totals
 from batchwright.storage.errors import PreconditionFailed
 from batchwright.storage.protocol import ObjectStore
 from batchwright.worker.run.attempts import Answered, Outcome
 from batchwright.worker.run.claims import WorkerIdentity
-from batchwright.worker.run.spool import Spool
+from batchwright.worker.run.spool import Place, Spool, SpooledFile
 from batchwright.worker.run.tally import Tally
 
 logger = logging.getLogger(__name__)
+
+SEGMENT_BYTES: Final = 8 << 20
+"""A segment is larger only where a single line is. What piled up while the store was away makes several."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Restored:
     """A line that an earlier attempt finished, and where it lies in the spool."""
 
-    place: tuple[int, int]
+    place: Place
     succeeded: bool
-    code: str
-    body: bytes
 
 
 class OpenShard:
@@ -51,35 +53,91 @@ class OpenShard:
         folder: Path,
         exclusive: bool,
         clock: Callable[[], datetime],
+        segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
+        """`exclusive`: the store honours conditional PUT, so that one record alone can be the commit."""
         self.number = number
         self.shard = shard
         self.tally = Tally()
-        self.fed = False
-        """Every line has been read and is queued or done."""
         self._fingerprint = fingerprint
         self._store = store
         self._layout = layout
         self._me = identity
         self._exclusive = exclusive
         self._clock = clock
+        self._segment_bytes = segment_bytes
         self._started_at = clock()
         self._spool = Spool(folder, shard.lines)
+        self._spool_lock = threading.Lock()
+        self._discarded = False
+        self._fed = False
         self._done = 0
         self._restored: dict[str, _Restored] = {}
+        self._flushing = threading.Lock()
         self._flushed = 0
         self._segments = 0
-        self._lock = threading.Lock()
 
     @property
     def complete(self) -> bool:
         """Whether every line has an outcome."""
-        return self.fed and self._done == self.shard.lines
+        return self._fed and self._done == self.shard.lines
 
     @property
     def unflushed(self) -> int:
         """Bytes of finished lines that are in no segment yet."""
         return self._spool.size - self._flushed
+
+    def restore(self) -> None:
+        """Take the lines in the segments of earlier attempts as done. To be called before the first line is delivered;
+        which positions they have shows when the input is read.
+
+        Raises:
+            StorageError: they can't be read. It may be called again.
+            RecordError: a segment is damaged.
+        """
+        for info in self._store.list(self._layout.shard_segments(self.number)):
+            self._restore_segment(info.key)
+        if self._restored:
+            logger.info("shard %d goes on with %d finished lines", self.number, len(self._restored))
+
+    def _restore_segment(self, key: str) -> None:
+        for line in self._store.read(key).split(b"\n"):
+            try:
+                if line:
+                    self._restore_line(line)
+            except ValueError as error:
+                raise RecordError(f"the segment {self._store.uri(key)} is damaged: {error}") from error
+
+    def _restore_line(self, line: bytes) -> None:
+        finished = read_finished_line(line)
+        if finished.custom_id in self._restored:
+            return  # two attempts finished it; one answer counts
+        if finished.succeeded:
+            self.tally.success(read_answer(finished.body))
+        else:
+            self.tally.failure(finished.code)
+        with self._spool_lock:
+            self._restored[finished.custom_id] = _Restored(self._spool.append(line), finished.succeeded)
+            self._flushed = self._spool.size
+
+    def take_restored(self, *, position: int, custom_id: str, line: bytes) -> bool:
+        """Whether an earlier attempt finished the line; then it is done."""
+        earlier = self._restored.pop(custom_id, None)
+        if earlier is None:
+            return False
+        self._assign(position, earlier.place, line, succeeded=earlier.succeeded)
+        return True
+
+    def end_of_input(self) -> None:
+        """Every line of the shard has been read, and is queued or done.
+
+        Raises:
+            RecordError: the segments hold lines that the shard doesn't.
+        """
+        if self._restored:
+            where = self._store.uri(self._layout.shard_segments(self.number))
+            raise RecordError(f"the segments under {where} hold {len(self._restored)} lines of another input")
+        self._fed = True
 
     def deliver(self, *, position: int, line_number: int, custom_id: str, line: bytes, outcome: Outcome) -> None:
         """Take the outcome of a line. `position` counts the shard's requests from 0; `line` is the input's."""
@@ -98,70 +156,63 @@ class OpenShard:
             finished = failure_line(
                 request_id=request_id, custom_id=custom_id, code=outcome.code, message=outcome.message
             )
-        with self._lock:
-            self._spool.place(position, self._spool.append(finished), succeeded=succeeded)
-            if not succeeded:
-                self._spool.append_retry(position, line)
+        with self._spool_lock:
+            place = self._spool.append(finished)
+        self._assign(position, place, line, succeeded=succeeded)
         if isinstance(outcome, Answered) and succeeded:
             self.tally.success(outcome.reading)
         else:
             self.tally.failure(str(outcome.status) if isinstance(outcome, Answered) else outcome.code)
-        self._done += 1
 
-    def restore(self) -> None:
-        """Read the segments of earlier attempts. Which positions their lines have shows when the input is read."""
-        with self._lock:
-            for info in self._store.list(self._layout.shard_segments(self.number)):
-                for line in self._store.read(info.key).split(b"\n"):
-                    if line:
-                        self._restore_line(line)
-            self._flushed = self._spool.size
-        logger.info("shard %d goes on with %d finished lines", self.number, len(self._restored))
-
-    def _restore_line(self, line: bytes) -> None:
-        finished = read_finished_line(line)
-        if finished.custom_id in self._restored:
-            return  # two attempts finished it; one answer counts
-        self._restored[finished.custom_id] = _Restored(
-            self._spool.append(line), finished.succeeded, finished.code, finished.body if finished.succeeded else b""
-        )
-
-    def take_restored(self, *, position: int, custom_id: str, line: bytes) -> bool:
-        """Whether an earlier attempt finished the line; then it is done."""
-        earlier = self._restored.pop(custom_id, None)
-        if earlier is None:
-            return False
-        with self._lock:
-            self._spool.place(position, earlier.place, succeeded=earlier.succeeded)
-            if not earlier.succeeded:
+    def _assign(self, position: int, place: Place, line: bytes, *, succeeded: bool) -> None:
+        with self._spool_lock:
+            self._spool.assign(position, place, succeeded=succeeded)
+            if not succeeded:
                 self._spool.append_retry(position, line)
-        if earlier.succeeded:
-            self.tally.success(read_answer(earlier.body))
-        else:
-            self.tally.failure(earlier.code)
         self._done += 1
-        return True
 
     def flush(self) -> None:
-        """Write the finished lines since the last segment as a segment. A crash before it loses them, none after."""
-        with self._lock:
-            end = self._spool.size
-            lines = self._spool.read(self._flushed, end)
-        if not lines:
-            return
-        key = self._layout.segment(self.number, self._me.attempt, self._segments)
-        self._store.write(key, lines)
-        self._segments += 1
-        self._flushed = end
+        """Write the finished lines since the last segment as segments. A crash before it loses them, none after.
 
-    def commit(self) -> Totals:
+        Raises:
+            StorageError: what is left is written by the next call.
+        """
+        # One at a time: a call that was given up may still be running in its thread.
+        with self._flushing:
+            while lines := self._next_lines():
+                self._store.write(self._layout.segment(self.number, self._me.attempt, self._segments), lines)
+                self._segments += 1
+                self._flushed += len(lines)
+
+    def _next_lines(self) -> bytes:
+        with self._spool_lock:
+            if self._discarded:
+                return b""
+            return self._spool.whole_lines(self._flushed, self._segment_bytes)
+
+    def commit(self) -> Totals | None:
         """Write the shard's files in input order and then its record. The record is the commit: the first one counts.
 
-        Returns the totals of the record that counts, which another attempt may have written.
+        Returns the totals of the record that counts; None where another worker wrote it, who reports them as its own.
+
+        Raises:
+            StorageError: it may be called again.
         """
-        with self._lock:
-            files = {kind: self._upload(kind) for kind in (RESULTS, ERRORS, RETRY)}
-        record = ShardRecord(
+        record = self._write_files()
+        key = self._layout.record(self.number)
+        try:
+            self._store.write(key, encode_record(record), if_none_match=self._exclusive)
+        except PreconditionFailed:
+            winner = decode_record(self._store.read(key), ShardRecord)
+            if winner.attempt != self._me.attempt:
+                self._lose(record, winner)
+            record = winner
+        return record.totals if (record.run, record.index) == (self._me.run, self._me.index) else None
+
+    def _write_files(self) -> ShardRecord:
+        with self._spool_lock:
+            spooled = {kind: self._spool.ordered(kind) for kind in (RESULTS, ERRORS, RETRY)}
+        return ShardRecord(
             shard=self.number,
             run=self._me.run,
             index=self._me.index,
@@ -170,30 +221,24 @@ class OpenShard:
             totals=self.tally.totals(),
             started_at=self._started_at,
             finished_at=self._clock(),
-            results=files[RESULTS],
-            errors=files[ERRORS],
-            retry=files[RETRY],
+            results=self._upload(RESULTS, spooled[RESULTS]),
+            errors=self._upload(ERRORS, spooled[ERRORS]),
+            retry=self._upload(RETRY, spooled[RETRY]),
         )
-        key = self._layout.record(self.number)
-        try:
-            self._store.write(key, encode_record(record), if_none_match=self._exclusive)
-        except PreconditionFailed:
-            winner = decode_record(self._store.read(key), ShardRecord)
-            if winner.attempt != self._me.attempt:
-                logger.info("shard %d was committed by another attempt", self.number)
-                self._store.delete(file.key for file in files.values() if file is not None)
-            record = winner
-        return record.totals
 
-    def _upload(self, kind: str) -> ShardFile | None:
-        ordered = self._spool.ordered(kind)
-        if ordered is None:
+    def _upload(self, kind: str, file: SpooledFile | None) -> ShardFile | None:
+        if file is None:
             return None
         key = self._layout.shard_file(self.number, self._me.attempt, kind)
-        self._store.write_file(key, ordered.path)
-        return ShardFile(key, ordered.bytes, ordered.lines)
+        self._store.write_file(key, file.path)
+        return ShardFile(key, file.bytes, file.lines)
+
+    def _lose(self, mine: ShardRecord, winner: ShardRecord) -> None:
+        logger.info("shard %d was committed by attempt %s", self.number, winner.attempt)
+        self._store.delete(file.key for file in (mine.results, mine.errors, mine.retry) if file is not None)
 
     def discard(self) -> None:
-        """Give the spool's disk back."""
-        with self._lock:
+        """Give the spool's disk back. What is not committed or flushed by now is lost."""
+        with self._spool_lock:
+            self._discarded = True
             self._spool.discard()

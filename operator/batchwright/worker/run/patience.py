@@ -5,33 +5,35 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from typing import Final, ParamSpec, TypeVar
+from typing import Final, TypeVar
 
 from batchwright.storage.errors import StorageError
+from batchwright.worker.run.stopping import Sleep
 
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 15 * 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
-async def patiently(call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run a storage call in a thread, again and again while the store is away, for a quarter of an hour.
+async def patiently(call: Callable[[], R], *, patience: float = PATIENCE_SECONDS, sleep: Sleep = asyncio.sleep) -> R:
+    """Run a storage call in a thread, again and again while the store is away, for `patience` seconds.
+
+    `call` must come to the same end when it is run again after a failure in its midst.
 
     Raises:
         StorageError: it was refused, or the store stayed away.
     """
     pause = FIRST_PAUSE
-    give_up_at = time.monotonic() + PATIENCE_SECONDS
+    give_up_at = time.monotonic() + patience
     while True:
         try:
-            return await asyncio.to_thread(call, *args, **kwargs)
+            return await asyncio.to_thread(call)
         except StorageError as error:
             if not error.retryable or time.monotonic() + pause > give_up_at:
                 raise
             logger.warning("storage is away, trying again in about %.0f s: %s", pause, error)
-        await asyncio.sleep(pause * (0.5 + random.random() / 2))  # noqa: S311 - jitter
+        await sleep(pause * (0.5 + random.random() / 2))  # noqa: S311 - jitter
         pause = min(pause * 2, LONGEST_PAUSE)

@@ -18,11 +18,12 @@ class RunProgress:
         self._shards_completed = earlier.shards_completed if earlier else 0
         self.open: dict[int, OpenShard] = {}
 
-    def committed(self, shard: int, totals: Totals) -> None:
-        """A shard has its record."""
+    def committed(self, shard: int, totals: Totals | None) -> None:
+        """A shard has its record. Without totals it is another worker's, who counts it."""
         self.open.pop(shard, None)
-        self._committed = add_totals(self._committed, totals)
-        self._shards_completed += 1
+        if totals is not None:
+            self._committed = add_totals(self._committed, totals)
+            self._shards_completed += 1
 
     def state(self) -> WorkerState:
         """What a successor goes on from: committed shards alone, since segments tell of the others."""

@@ -1,26 +1,33 @@
-"""The loop of a worker: one feeder, a fixed number of senders, and the writing of what is finished."""
+"""The loop of a worker: one feeder, a fixed number of senders, and the writing of what is finished.
+
+Whatever goes wrong, the worker ends in the same way: nothing new is sent, what is in flight is waited for, and what
+is finished gets written. Only when the store fails for good, or at `abandon`, is what is in flight given up.
+"""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable
+import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from batchwright.api.reports import Progress
 from batchwright.batchfile.layout import WorkLayout
 from batchwright.batchfile.plan_record import PlanRecord, encode_record
-from batchwright.storage.errors import StorageError
+from batchwright.batchfile.shard_record import WorkerState
 from batchwright.storage.protocol import ObjectStore
 from batchwright.worker.run.byte_budget import ByteBudget
 from batchwright.worker.run.claims import Claimed, ShardQueue, WorkerIdentity
 from batchwright.worker.run.open_shard import OpenShard
 from batchwright.worker.run.patience import patiently
 from batchwright.worker.run.progress import RunProgress
-from batchwright.worker.run.sender import Sender, Stopping
+from batchwright.worker.run.sender import Sender
 from batchwright.worker.run.shard_input import ShardInput, ShardLine
+from batchwright.worker.run.stopping import Stopping, sleep_unless
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +36,8 @@ MAX_OPEN_SHARDS: Final = 8
 BYTES_IN_FLIGHT: Final = 64 << 20
 """Input lines held in the queue and in flight. Where lines are large, fewer are in flight."""
 SEGMENT_SECONDS: Final = 5.0
+LAST_SAVE_SECONDS: Final = 10.0
+"""How long the last save tries again. It happens within the grace period, after everything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,10 @@ class Runner:
         stopping: asyncio.Event,
         segment_seconds: float = SEGMENT_SECONDS,
     ) -> None:
-        """`stopping` is set by `stop`; the sender's `sleep` watches it too, so that no backoff outlasts it."""
+        """`stopping` is set by `stop`; the sleep of `sender` and `source` watches it too, so that no pause outlasts it.
+
+        `spool` is a folder of this worker alone.
+        """
         self._plan = plan
         self._layout = layout
         self._output = output
@@ -66,30 +78,42 @@ class Runner:
         self._me = identity
         self._spool = spool
         self._stopping = stopping
+        self._sleep = sleep_unless(stopping)
         self._segment_seconds = segment_seconds
         self._concurrency = sender.policy.max_concurrency
         self._items: asyncio.Queue[_Item | None] = asyncio.Queue(maxsize=2 * self._concurrency)
         self._budget = ByteBudget(BYTES_IN_FLIGHT)
         self._room = asyncio.Semaphore(MAX_OPEN_SHARDS)
         self._commits: asyncio.Queue[OpenShard | None] = asyncio.Queue()
-        self._senders: list[asyncio.Task[None]] = []
+        self._working: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+        self._none_left = False
+        self._writing_state = threading.Lock()
 
     async def run(self) -> Progress:
-        """Run to the end, or to the flush after `stop`.
+        """Run to the end, or to the last save after `stop`.
 
         Raises:
-            StageFailed, StorageError: the work can't go on, alone or in a group; finished lines are in segments as
-            far as the storage allows.
+            StageFailed, StorageError, RecordError, OSError: the work can't go on; finished lines are in segments as far
+            as the storage allows.
         """
+        self._working = asyncio.create_task(self._work())
+        saving = asyncio.create_task(self._save_regularly())
         try:
-            async with _beside(self._save_regularly()):
-                await self._work()
-        except BaseException:
-            await self._save_what_can_be()
-            raise
-        await self._flush(self._progress.open.values())
-        await patiently(self._write_state)
+            await asyncio.wait((self._working,))
+        finally:
+            try:
+                await _end(self._working, saving)
+            finally:
+                await self._save_last()
+        if self._failure is not None:
+            raise self._failure
         return self._progress.report()
+
+    @property
+    def finished(self) -> bool:
+        """Whether no shard is left to take, and each that was taken is committed."""
+        return self._none_left and not self._progress.open
 
     def stop(self) -> None:
         """Send nothing new; what is in flight is waited for."""
@@ -98,50 +122,60 @@ class Runner:
 
     def abandon(self) -> None:
         """Wait no longer for what is in flight."""
-        for task in self._senders:
-            task.cancel()
+        self.stop()
+        if self._working is not None:
+            self._working.cancel()
+
+    def _fail(self, error: Exception) -> None:
+        """Stop for an error. The first one counts, since others mostly follow from it."""
+        if self._failure is None:
+            logger.info("stopping: %s", error)
+            self._failure = error
+        self.stop()
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            committer = tasks.create_task(self._commit_all())
+            tasks.create_task(self._commit_all())
             async with asyncio.TaskGroup() as workers:
                 workers.create_task(self._feed())
-                self._senders = [workers.create_task(self._send_all()) for _ in range(self._concurrency)]
+                for _ in range(self._concurrency):
+                    workers.create_task(self._send_all())
             self._commits.put_nowait(None)
-            await committer
 
     async def _feed(self) -> None:
         try:
             await self._feed_shards()
-        except Exception:
-            await self._end_items()  # what was paid for is waited for
-            raise
-        await self._end_items()
-
-    async def _end_items(self) -> None:
+        except Stopping:
+            pass
+        except Exception as error:
+            self._fail(error)
         for _ in range(self._concurrency):
             await self._items.put(None)
 
     async def _feed_shards(self) -> None:
         while not self._stopping.is_set():
             await self._room.acquire()
-            claimed = None if self._stopping.is_set() else await patiently(self._queue.take)
+            if self._stopping.is_set():
+                return
+            claimed = await patiently(self._queue.take, sleep=self._sleep)
             if claimed is None:
+                self._none_left = True
                 return
             await self._feed_shard(claimed)
 
     async def _feed_shard(self, claimed: Claimed) -> None:
         shard = self._open(claimed.shard)
         if claimed.resumed:
-            await patiently(shard.restore)
-        async for line in self._source.lines(shard.shard):
-            if self._stopping.is_set():
-                return
-            if shard.take_restored(position=line.position, custom_id=line.request.custom_id, line=line.line):
-                continue
-            await self._budget.acquire(len(line.line))
-            await self._items.put(_Item(shard, line))
-        shard.fed = True
+            await patiently(shard.restore, sleep=self._sleep)
+        async with contextlib.aclosing(self._source.lines(shard.shard)) as lines:
+            async for line in lines:
+                if self._stopping.is_set():
+                    return
+                if shard.take_restored(position=line.position, custom_id=line.request.custom_id, line=line.line):
+                    continue
+                await self._budget.acquire(len(line.line))
+                await self._items.put(_Item(shard, line))
+        shard.end_of_input()
         self._commit_if_complete(shard)
 
     def _open(self, number: int) -> OpenShard:
@@ -152,7 +186,7 @@ class Runner:
             store=self._output,
             layout=self._layout,
             identity=self._me,
-            folder=self._spool / f"{self._me.run}-{self._me.index}-{number}",
+            folder=self._spool / str(number),
             exclusive=self._plan.conditional_put,
             clock=lambda: datetime.now(UTC),
         )
@@ -160,18 +194,22 @@ class Runner:
         return shard
 
     async def _send_all(self) -> None:
+        # After `stop` it goes on taking items, without sending them, so that the feeder never waits for ever.
         while (item := await self._items.get()) is not None:
-            if not self._stopping.is_set():
-                await self._send(item)
-            self._budget.release(len(item.line.line))
+            try:
+                if not self._stopping.is_set():
+                    await self._send(item)
+            except Stopping:
+                pass  # the next try is the successor's
+            except Exception as error:
+                self._fail(error)
+            finally:
+                self._budget.release(len(item.line.line))
 
     async def _send(self, item: _Item) -> None:
         line, shard = item.line, item.shard
         request_id = f"{self._plan.fingerprint}-{line.number}-{self._me.attempt}"
-        try:
-            outcome = await self._sender.send(line.request.url, bytes(line.request.body), request_id)
-        except Stopping:
-            return  # its next try is the successor's
+        outcome = await self._sender.send(line.request.url, bytes(line.request.body), request_id)
         shard.deliver(
             position=line.position,
             line_number=line.number,
@@ -186,42 +224,50 @@ class Runner:
             self._commits.put_nowait(shard)
 
     async def _commit_all(self) -> None:
-        while (shard := await self._commits.get()) is not None:
-            totals = await patiently(shard.commit)
-            self._progress.committed(shard.number, totals)
-            await asyncio.to_thread(shard.discard)
-            self._room.release()
+        try:
+            while (shard := await self._commits.get()) is not None:
+                totals = await patiently(shard.commit)
+                self._progress.committed(shard.number, totals)
+                await asyncio.to_thread(shard.discard)
+                self._room.release()
+        except Exception as error:
+            # What is in flight could not be kept.
+            self._fail(error)
+            self.abandon()
 
     async def _save_regularly(self) -> None:
-        while True:
-            await asyncio.sleep(self._segment_seconds)
-            await self._flush(shard for shard in list(self._progress.open.values()) if not shard.complete)
-            await patiently(self._write_state)
-
-    async def _save_what_can_be(self) -> None:
-        """After a failure: one try for each open shard."""
-        for shard in self._progress.open.values():
-            try:
-                await asyncio.to_thread(shard.flush)
-            except StorageError as error:
-                logger.warning("the last finished lines of shard %d are lost: %s", shard.number, error)
+        try:
+            while True:
+                await asyncio.sleep(self._segment_seconds)
+                await self._flush(list(self._progress.open.values()))
+                await patiently(partial(self._write_state, self._progress.state()))
+        except Exception as error:
+            self._fail(error)
+            self.abandon()
 
     async def _flush(self, shards: Iterable[OpenShard]) -> None:
         for shard in shards:
-            if shard.unflushed:
+            if shard.unflushed and not shard.complete:  # what is complete gets committed
                 await patiently(shard.flush)
 
-    def _write_state(self) -> None:
-        key = self._layout.worker(self._me.run, self._me.index)
-        self._output.write(key, encode_record(self._progress.state()))
+    async def _save_last(self) -> None:
+        """Write what is finished and not committed. What can't be written is the successor's to do again."""
+        saves = [shard.flush for shard in self._progress.open.values()]
+        saves.append(partial(self._write_state, self._progress.state()))
+        tries = (patiently(save, patience=LAST_SAVE_SECONDS) for save in saves)
+        for result in await asyncio.gather(*tries, return_exceptions=True):
+            if isinstance(result, Exception):
+                logger.warning("finished work could not be saved: %s", result)
+
+    def _write_state(self, state: WorkerState) -> None:
+        with self._writing_state:  # an earlier call that was given up must not come in after this one
+            self._output.write(self._layout.worker(self._me.run, self._me.index), encode_record(state))
 
 
-@contextlib.asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run something beside the body: its failure ends the body, and the body's end cancels it."""
-    async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(work)
-        try:
-            yield
-        finally:
-            task.cancel()
+async def _end(*tasks: asyncio.Task[None]) -> None:
+    """Cancel tasks, wait for their end, and raise what none of them should have raised."""
+    for task in tasks:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(result, Exception):
+            raise result

@@ -1,32 +1,17 @@
 """Sending one request until it has an outcome: the one owner of retries."""
 
 import asyncio
-import contextlib
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from batchwright.api.defaults import RequestPolicy
 from batchwright.worker.api_key import ApiKey
 from batchwright.worker.run.attempts import Outcome, Retry, backoff, judge, record_tries
+from batchwright.worker.run.stopping import Sleep
 from batchwright.worker.transport.errors import TransportError
 from batchwright.worker.transport.protocol import Answer, Transport
-
-
-class Stopping(Exception):  # noqa: N818 - it says what is going on
-    """The worker is about to leave: the request has no outcome yet."""
-
-
-def sleep_unless(stopping: asyncio.Event) -> Callable[[float], Awaitable[None]]:
-    """A sleep that ends with Stopping as soon as the event is set."""
-
-    async def sleep(seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stopping.wait(), seconds)
-            raise Stopping
-
-    return sleep
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +22,16 @@ class Sender:
     policy: RequestPolicy
     api_key: ApiKey
     chance: Callable[[], float] = random.random
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    sleep: Sleep = asyncio.sleep
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     async def send(self, path: str, body: bytes, request_id: str) -> Outcome:
         """The outcome of a request.
 
         Each try sends an X-Request-Id of its own, so that it can be found in the server's log.
+
+        Raises:
+            Stopping: `sleep` says that the worker leaves.
         """
         timeout = self.policy.timeout.total_seconds()
         tries = 0

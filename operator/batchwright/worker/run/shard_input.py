@@ -1,19 +1,23 @@
 """Reading a shard: a byte range of the input, pinned to the version that was planned."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import ExitCode
 from batchwright.batchfile.lines import OversizeLine, is_blank, split_lines
 from batchwright.batchfile.plan_record import PlanRecord, Shard
 from batchwright.batchfile.request_line import ENVELOPE_BYTES, RequestLine, read_request
-from batchwright.storage.errors import NotFound
+from batchwright.storage.errors import NotFound, StorageError
 from batchwright.storage.protocol import ObjectStore
 from batchwright.worker.failures import StageFailed, final
+from batchwright.worker.run.patience import patiently
+from batchwright.worker.run.stopping import Sleep
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES: Final = 1 << 20
+_Lines = list[bytes | OversizeLine]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +38,18 @@ class ShardInput:
     key: str
     plan: PlanRecord
     max_body_bytes: int
+    sleep: Sleep = asyncio.sleep
+    """Waits between tries while the store is away."""
 
-    async def lines(self, shard: Shard) -> AsyncIterator[ShardLine]:
-        """The requests of a shard, in order. Memory is one chunk, whatever the shard's size.
+    async def lines(self, shard: Shard) -> AsyncGenerator[ShardLine]:
+        """The requests of a shard, in order. Memory is one chunk and one line, whatever the shard's size.
 
         Raises:
             ObjectChanged: the object is not the one that was planned.
             StageFailed: its lines are not those that were planned.
             StorageError: it can't be read.
         """
-        chunks = self.store.stream(
-            self.key, start=shard.start, end=shard.end, if_match=self.plan.input.etag, chunk_size=CHUNK_BYTES
-        )
-        groups = split_lines(chunks, self.max_body_bytes + ENVELOPE_BYTES)
+        groups = _LineGroups(shard.start, lambda start: self._open(start, shard.end))
         position, number = 0, shard.first_line
         while (group := await self._next(groups)) is not None:
             for line in group:
@@ -59,9 +62,15 @@ class ShardInput:
         if position != shard.lines:
             raise self._changed()
 
-    async def _next(self, groups: Iterator[list[bytes | OversizeLine]]) -> list[bytes | OversizeLine] | None:
+    def _open(self, start: int, end: int) -> Iterator[_Lines]:
+        chunks = self.store.stream(
+            self.key, start=start, end=end, if_match=self.plan.input.etag, chunk_size=CHUNK_BYTES
+        )
+        return split_lines(chunks, self.max_body_bytes + ENVELOPE_BYTES)
+
+    async def _next(self, groups: "_LineGroups") -> _Lines | None:
         try:
-            return await asyncio.to_thread(next, groups, None)
+            return await patiently(groups.next, sleep=self.sleep)
         except NotFound as error:
             message = f"{error} Put the same file back, or create the BatchJob anew."
             raise final(ExitCode.INPUT_CHANGED, Reason.INPUT_NOT_FOUND, message) from error
@@ -78,3 +87,25 @@ class ShardInput:
             Reason.INPUT_CHANGED,
             f"{self.plan.input.uri} is not the file that was planned. Create the BatchJob anew for the new content.",
         )
+
+
+class _LineGroups:
+    """Groups of lines from a byte on. A call after one that failed reads on where the last good one ended."""
+
+    def __init__(self, start: int, read: Callable[[int], Iterator[_Lines]]) -> None:
+        self._position = start
+        self._read = read
+        self._groups: Iterator[_Lines] | None = None
+
+    def next(self) -> _Lines | None:
+        """The next lines, None at the end."""
+        if self._groups is None:
+            self._groups = self._read(self._position)
+        try:
+            group = next(self._groups, None)
+        except StorageError:
+            self._groups = None
+            raise
+        for line in group or ():
+            self._position += 1 + (line.length if isinstance(line, OversizeLine) else len(line))
+        return group

@@ -1,9 +1,10 @@
-"""Finished lines of an open shard on the worker's own disk, so that memory doesn't grow with a shard.
+"""Finished lines of an open shard on the worker's own disk, so that memory doesn't grow with what servers answer.
 
 Lines come in the order in which they finish, and leave in input order.
 """
 
 import os
+import shutil
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,85 +26,129 @@ class SpooledFile:
     lines: int
 
 
-class _OrderedLines:
-    """Where the line of each position lies in a file; -1 where there is none."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a line lies in a spool's file, its end included; in bytes."""
+
+    offset: int
+    length: int
+
+
+class _PlacesByPosition:
+    """The place of the line of each position: 12 bytes a position, from the first line on."""
 
     def __init__(self, positions: int) -> None:
-        self._offsets = array("q", [_NOWHERE]) * positions
-        self._lengths = array("q", [0]) * positions
+        self._positions = positions
+        self._offsets = array("q")
+        self._lengths = array("I")
 
-    def put(self, position: int, offset: int, length: int) -> None:
-        self._offsets[position], self._lengths[position] = offset, length
+    def put(self, position: int, place: Place) -> None:
+        if not self._offsets:
+            self._offsets = array("q", [_NOWHERE]) * self._positions
+            self._lengths = array("I", [0]) * self._positions
+        self._offsets[position], self._lengths[position] = place.offset, place.length
 
-    def ranges(self) -> Iterator[tuple[int, int]]:
-        return ((o, n) for o, n in zip(self._offsets, self._lengths, strict=True) if o != _NOWHERE)
+    def in_order(self) -> Iterator[Place]:
+        for offset, length in zip(self._offsets, self._lengths, strict=True):
+            if offset != _NOWHERE:
+                yield Place(offset, length)
+
+
+class _LineFile:
+    """Lines one after the other in a file. A write that fails, on a full disk, leaves those before it as they are."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w+b", buffering=0)
+        self.size = 0
+
+    def append(self, line: bytes) -> Place:
+        place = Place(self.size, len(line) + 1)
+        rest = memoryview(line + b"\n")
+        while rest:
+            rest = rest[os.pwrite(self._file.fileno(), rest, place.offset + place.length - len(rest)) :]
+        self.size += place.length
+        return place
+
+    def read(self, offset: int, length: int) -> bytes:
+        return os.pread(self._file.fileno(), min(length, self.size - offset), offset)
+
+    def copy(self, place: Place, target: IO[bytes]) -> None:
+        offset, length = place.offset, place.length
+        while length > 0:
+            block = self.read(offset, min(length, COPY_BYTES))
+            if not block:
+                raise OSError("the spool is shorter than what was written to it")
+            target.write(block)
+            offset, length = offset + len(block), length - len(block)
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class Spool:
     """Files of one open shard under `folder`. Used by one thread at a time."""
 
     def __init__(self, folder: Path, positions: int) -> None:
+        """`positions`: requests of the shard."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self._finished = (folder / "finished").open("w+b")
-        self._retry = (folder / "retry-unordered").open("w+b")
-        self._finished_size = 0
-        self._retry_size = 0
-        self._lines = {kind: _OrderedLines(positions) for kind in (RESULTS, ERRORS, RETRY)}
+        self._finished = _LineFile(folder / "finished")
+        self._retry = _LineFile(folder / "retry-unordered")
+        self._places = {kind: _PlacesByPosition(positions) for kind in (RESULTS, ERRORS, RETRY)}
 
-    def append(self, line: bytes) -> tuple[int, int]:
-        """Keep a finished line; gives its place, for `place`."""
-        place = self._finished_size, len(line) + 1
-        self._finished.write(line + b"\n")
-        self._finished_size += len(line) + 1
-        return place
+    def append(self, line: bytes) -> Place:
+        """Keep a finished line; gives its place, for `assign`.
 
-    def place(self, position: int, place: tuple[int, int], *, succeeded: bool) -> None:
+        Raises:
+            OSError: the disk is full or broken. Earlier lines are not harmed.
+        """
+        return self._finished.append(line)
+
+    def assign(self, position: int, place: Place, *, succeeded: bool) -> None:
         """Say which request of the shard a kept line belongs to; positions count from 0."""
-        self._lines[RESULTS if succeeded else ERRORS].put(position, *place)
+        self._places[RESULTS if succeeded else ERRORS].put(position, place)
 
     def append_retry(self, position: int, line: bytes) -> None:
-        """Keep the input line of a request that failed."""
-        self._retry.write(line + b"\n")
-        self._lines[RETRY].put(position, self._retry_size, len(line) + 1)
-        self._retry_size += len(line) + 1
+        """Keep the input line of a request that failed.
+
+        Raises:
+            OSError: the disk is full or broken.
+        """
+        self._places[RETRY].put(position, self._retry.append(line))
 
     @property
     def size(self) -> int:
         """Bytes of all finished lines so far."""
-        return self._finished_size
+        return self._finished.size
 
-    def read(self, start: int, end: int) -> bytes:
-        """The finished lines in a range of bytes, in the order in which they finished."""
-        self._finished.flush()
-        return os.pread(self._finished.fileno(), end - start, start)
+    def whole_lines(self, start: int, most: int) -> bytes:
+        """Finished lines from the byte `start` on, in the order in which they finished: as many whole ones as fit into
+        `most` bytes, one at least; empty at the end.
+        """
+        while block := self._finished.read(start, most):
+            if end := block.rfind(b"\n") + 1:
+                return block[:end]
+            most *= 2
+        return b""
 
     def ordered(self, kind: str) -> SpooledFile | None:
-        """Write one of the shard's files in input order; None where it would be empty."""
+        """Write one of the shard's files in input order; None where it would be empty.
+
+        Raises:
+            OSError: the disk is full or broken.
+        """
         source = self._retry if kind == RETRY else self._finished
-        source.flush()
         path = self._folder / kind
         size = lines = 0
         with path.open("wb") as target:
-            for offset, length in self._lines[kind].ranges():
-                _copy(source, offset, length, target)
-                size += length
+            for place in self._places[kind].in_order():
+                source.copy(place, target)
+                size += place.length
                 lines += 1
         return SpooledFile(path, size, lines) if lines else None
 
     def discard(self) -> None:
-        """Remove everything."""
-        for file in (self._finished, self._retry):
-            file.close()
-        for path in self._folder.iterdir():
-            path.unlink()
-        self._folder.rmdir()
-
-
-def _copy(source: IO[bytes], offset: int, length: int, target: IO[bytes]) -> None:
-    while length > 0:
-        block = os.pread(source.fileno(), min(length, COPY_BYTES), offset)
-        if not block:
-            raise OSError("the spool is shorter than what was written to it")
-        target.write(block)
-        offset, length = offset + len(block), length - len(block)
+        """Remove everything. To call it twice does no harm."""
+        self._finished.close()
+        self._retry.close()
+        shutil.rmtree(self._folder, ignore_errors=True)

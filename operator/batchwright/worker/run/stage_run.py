@@ -4,6 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
+from functools import partial
 
 from batchwright.api.reports import Progress
 from batchwright.batchfile.layout import WorkLayout
@@ -15,10 +16,11 @@ from batchwright.worker.run.claims import ShardQueue, WorkerIdentity
 from batchwright.worker.run.patience import patiently
 from batchwright.worker.run.progress import RunProgress
 from batchwright.worker.run.runner import Runner
-from batchwright.worker.run.sender import Sender, sleep_unless
+from batchwright.worker.run.sender import Sender
 from batchwright.worker.run.shard_input import ShardInput
-from batchwright.worker.stage import Stage
-from batchwright.worker.transport.aiohttp_transport import open_transport
+from batchwright.worker.run.spool_folder import own_folder
+from batchwright.worker.run.stopping import sleep_unless
+from batchwright.worker.stage import Stage, open_server
 
 logger = logging.getLogger(__name__)
 
@@ -30,36 +32,38 @@ async def run(stage: Stage, *, fingerprint: str, run: int, index: int, workers: 
     """Do shards until none is left, as worker `index` of `workers` in the given run.
 
     Raises:
-        StageFailed, StorageError, RecordError: the work can't go on, alone or in a group.
+        StageFailed, StorageError, RecordError, OSError: the work can't go on.
     """
     layout = stage.layout.work(fingerprint)
-    plan = await patiently(read_plan, stage.output_store, layout)
+    plan = await patiently(partial(read_plan, stage.output_store, layout))
     identity = WorkerIdentity(run=run, index=index, workers=workers, attempt=secrets.token_hex(4))
-    progress = RunProgress(identity, await patiently(_earlier_state, stage.output_store, layout, identity))
+    progress = RunProgress(identity, await patiently(partial(_earlier_state, stage.output_store, layout, identity)))
     logger.info("worker %d of %d, attempt %s, %d shards", index, workers, identity.attempt, len(plan.shards))
     stopping = asyncio.Event()
-    transport = open_transport(stage.transport_settings())
+    sleep = sleep_unless(stopping)
+    transport = open_server(stage)
     try:
-        runner = Runner(
-            plan=plan,
-            layout=layout,
-            output=stage.output_store,
-            source=ShardInput(stage.input_store, stage.input_key, plan, stage.job.limits.max_body_bytes),
-            queue=ShardQueue(
-                store=stage.output_store,
+        with own_folder(stage.mounts.spool, identity.attempt) as spool:
+            runner = Runner(
+                plan=plan,
                 layout=layout,
+                output=stage.output_store,
+                source=ShardInput(stage.input_store, stage.input_key, plan, stage.job.limits.max_body_bytes, sleep),
+                queue=ShardQueue(
+                    store=stage.output_store,
+                    layout=layout,
+                    identity=identity,
+                    shards=len(plan.shards),
+                    exclusive=plan.conditional_put,
+                ),
+                sender=Sender(transport, stage.policy, stage.api_key, sleep=sleep),
+                progress=progress,
                 identity=identity,
-                shards=len(plan.shards),
-                exclusive=plan.conditional_put,
-            ),
-            sender=Sender(transport, stage.policy, stage.api_key, sleep=sleep_unless(stopping)),
-            progress=progress,
-            identity=identity,
-            spool=stage.mounts.spool,
-            stopping=stopping,
-        )
-        started(runner, progress)
-        return await runner.run()
+                spool=spool,
+                stopping=stopping,
+            )
+            started(runner, progress)
+            return await runner.run()
     finally:
         await transport.close()
 
