@@ -23,11 +23,13 @@ class ClaimRecord(Struct, frozen=True, tag_field="record", tag="claim"):
 
 
 class ShardFile(Struct, frozen=True):
-    """One of a shard's files: its key, size in bytes, and lines."""
+    """One of a shard's files, or a published object: its key, size in bytes, and lines."""
 
     key: str
     bytes: int
     lines: int
+    etag: str = ""
+    """Of a published object, so that another one at the same key is told from it."""
 
 
 class Totals(Struct, frozen=True):

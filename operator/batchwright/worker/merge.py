@@ -26,8 +26,9 @@ from batchwright.batchfile.shard_record import (
     SummaryRecord,
     Totals,
 )
-from batchwright.storage.protocol import ObjectRange, ObjectStore
-from batchwright.worker.failures import final
+from batchwright.storage.errors import NotFound, ObjectChanged
+from batchwright.storage.protocol import ObjectInfo, ObjectRange, ObjectStore
+from batchwright.worker.failures import StageFailed, final
 from batchwright.worker.run.progress import usage_status
 from batchwright.worker.run.stage_run import read_plan
 from batchwright.worker.run.tally import add_totals
@@ -47,24 +48,23 @@ def merge(
     """Publish the results, or say which shards have no record.
 
     Raises:
-        StageFailed: the records contradict the plan.
+        StageFailed: the records contradict the plan, or what they name is gone.
         StorageError, RecordError: the storage or a record can't be used.
     """
     store, layout = stage.output_store, stage.layout.work(fingerprint)
     plan = read_plan(store, layout)
-    summary = _published_before(stage, layout)
-    warnings: tuple[str, ...] = ()
+    summary = _published_before(store, layout)
     if summary is None:
-        numbers = {shard_of(info.key, layout.records) for info in store.list(layout.records)}
-        missing = [number for number in range(len(plan.shards)) if number not in numbers]
+        committed = {shard_of(info.key, layout.records) for info in store.list(layout.records)}
+        missing = sorted(set(range(len(plan.shards))) - committed)
         if missing:
             return ShardsMissingReport(count=len(missing), shards=ranges(missing))
-        records = _read_records(store, layout, plan)
-        summary, warnings = _publish(stage, plan, records, progressed)
+        summary = _publish(stage, layout, plan, _read_records(store, layout, plan), progressed)
         store.write(layout.summary, encode_record(summary))
+    warnings = tuple(_remove_stale(stage, summary))
     if not stage.job.keep_work_objects:
         warnings += _clean(store, layout)
-    return _report(stage, summary, warnings)
+    return _report(store, summary, warnings)
 
 
 def _read_records(store: ObjectStore, layout: WorkLayout, plan: PlanRecord) -> list[ShardRecord]:
@@ -75,18 +75,16 @@ def _read_records(store: ObjectStore, layout: WorkLayout, plan: PlanRecord) -> l
         counted = record.totals.completed + record.totals.failed
         kept = sum(file.lines for file in (record.results, record.errors) if file is not None)
         if not record.lines == shard.lines == counted == kept:
-            raise final(
-                ExitCode.PLAN_UNREADABLE,
-                Reason.MERGE_FAILED,
+            raise _contradiction(
                 f"Shard {record.shard} has {shard.lines} lines in the plan, {kept} in its files and {counted} in its"
-                " counts. Nothing was published; please report this.",
+                " counts. Nothing was published; please report this."
             )
     return records
 
 
 def _publish(
-    stage: Stage, plan: PlanRecord, records: Sequence[ShardRecord], progressed: Progressed
-) -> tuple[SummaryRecord, tuple[str, ...]]:
+    stage: Stage, layout: WorkLayout, plan: PlanRecord, records: Sequence[ShardRecord], progressed: Progressed
+) -> SummaryRecord:
     files = {kind: [file for record in records if (file := record.file(kind)) is not None] for kind in KINDS}
     total = sum(file.bytes for some in files.values() for file in some)
     joined = 0
@@ -96,25 +94,24 @@ def _publish(
         joined += size
         progressed(joined, total)
 
-    published: dict[str, ShardFile] = {}
-    warnings: list[str] = []
-    for kind in KINDS:
-        key = _published_key(stage, kind)
-        if files[kind]:
-            published[kind] = _join(stage.output_store, key, files[kind], count)
-        else:
-            warnings += _remove_stale(stage.output_store, key)
+    try:
+        published = {
+            kind: _join(stage.output_store, _published_key(stage, kind), files[kind], count)
+            for kind in KINDS
+            if files[kind]
+        }
+    except (NotFound, ObjectChanged) as error:
+        raise _contradiction(
+            f"A file of a committed shard is missing or changed: {error} Nothing can be published from it any more:"
+            f" delete what stands under {stage.output_store.uri(layout.prefix)} and create the BatchJob anew."
+        ) from error
+    lines = sum(published[kind].lines for kind in (RESULTS, ERRORS) if kind in published)
+    if lines != plan.lines:
+        raise _contradiction(f"{lines} lines were joined of {plan.lines} in the input; please report this.")
     totals = Totals()
     for record in records:
         totals = add_totals(totals, record.totals)
-    lines = sum(published[kind].lines for kind in (RESULTS, ERRORS) if kind in published)
-    if lines != plan.lines:
-        raise final(
-            ExitCode.PLAN_UNREADABLE,
-            Reason.MERGE_FAILED,
-            f"{lines} lines were joined of {plan.lines} in the input; please report this.",
-        )
-    return SummaryRecord(plan.fingerprint, plan.lines, totals, published, datetime.now(UTC)), tuple(warnings)
+    return SummaryRecord(plan.fingerprint, plan.lines, totals, published, datetime.now(UTC))
 
 
 def _join(store: ObjectStore, key: str, files: Sequence[ShardFile], count: Callable[[int], None]) -> ShardFile:
@@ -122,7 +119,11 @@ def _join(store: ObjectStore, key: str, files: Sequence[ShardFile], count: Calla
     pieces = (ObjectRange(file.key, 0, file.bytes) for file in files)
     info = store.join(key, pieces, progress=count)
     logger.info("published %s, %d bytes", store.uri(key), info.size)
-    return ShardFile(key, info.size, sum(file.lines for file in files))
+    return ShardFile(key, info.size, sum(file.lines for file in files), info.etag)
+
+
+def _contradiction(message: str) -> StageFailed:
+    return final(ExitCode.PLAN_UNREADABLE, Reason.MERGE_FAILED, message)
 
 
 def _published_key(stage: Stage, kind: str) -> str:
@@ -130,40 +131,49 @@ def _published_key(stage: Stage, kind: str) -> str:
     return stage.layout.published(name)
 
 
-def _remove_stale(store: ObjectStore, key: str) -> Iterator[str]:
-    """An object of that name is of an earlier run, and says something else than this one."""
-    if any(info.key == key for info in store.list(key)):
-        for failure in store.delete([key]):
-            yield f"{store.uri(key)} is of an earlier run and could not be deleted: {failure.reason}"
-
-
-def _published_before(stage: Stage, layout: WorkLayout) -> SummaryRecord | None:
-    """The summary of a merge that was done before, as long as all that it published is still there."""
+def _remove_stale(stage: Stage, summary: SummaryRecord) -> Iterator[str]:
+    """Delete an object of an earlier run where this one has none of its kind; gives warnings."""
     store = stage.output_store
-    if not any(info.key == layout.summary for info in store.list(layout.summary)):
+    for kind in KINDS:
+        key = _published_key(stage, kind)
+        if kind not in summary.published and _find(store, key) is not None:
+            for failure in store.delete([key]):
+                yield f"{store.uri(key)} is of an earlier run and could not be deleted: {failure.reason}"
+
+
+def _published_before(store: ObjectStore, layout: WorkLayout) -> SummaryRecord | None:
+    """The summary of a merge that was done before, as long as all that it published still stands there."""
+    if _find(store, layout.summary) is None:
         return None
     summary = decode_record(store.read(layout.summary), SummaryRecord)
     for file in summary.published.values():
-        if not any(info.key == file.key and info.size == file.bytes for info in store.list(file.key)):
+        found = _find(store, file.key)
+        if found is None or (found.size, found.etag) != (file.bytes, file.etag):
             return None
     return summary
 
 
+def _find(store: ObjectStore, key: str) -> ObjectInfo | None:
+    """An object, if it exists. Asked by listing: S3 answers a read of a missing object with 403 or 404, as it likes."""
+    first = next(store.list(key), None)
+    return first if first is not None and first.key == key else None
+
+
 def _clean(store: ObjectStore, layout: WorkLayout) -> tuple[str, ...]:
     """Delete segments and shard files; plan, records and summary stay, for a resubmission."""
-    keys = [info.key for prefix in (layout.segments, layout.shard_files) for info in store.list(prefix)]
-    failures = store.delete(keys)
+    prefixes = (layout.segments, layout.shard_files)
+    failures = store.delete(info.key for prefix in prefixes for info in store.list(prefix))
     if not failures:
         return ()
     return (f"{len(failures)} work objects under {store.uri(layout.prefix)} stay: {failures[0].reason}",)
 
 
-def _report(stage: Stage, summary: SummaryRecord, warnings: tuple[str, ...]) -> MergeReport:
+def _report(store: ObjectStore, summary: SummaryRecord, warnings: tuple[str, ...]) -> MergeReport:
     def published(kind: str) -> status.PublishedObject | None:
         file = summary.published.get(kind)
         if file is None:
             return None
-        return status.PublishedObject(uri=stage.output_store.uri(file.key), bytes=file.bytes, lines=file.lines)
+        return status.PublishedObject(uri=store.uri(file.key), bytes=file.bytes, lines=file.lines)
 
     totals = summary.totals
     return MergeReport(

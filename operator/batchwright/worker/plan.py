@@ -25,9 +25,9 @@ from batchwright.batchfile.sharding import choose_lines_per_shard
 from batchwright.batchfile.validation import Validator, find_duplicates
 from batchwright.storage.errors import NotFound, PreconditionFailed
 from batchwright.storage.probe import probe_conditional_put, probe_listable, probe_readable
-from batchwright.storage.protocol import ObjectInfo
+from batchwright.storage.protocol import ObjectInfo, ObjectStore
 from batchwright.worker.failures import StageFailed
-from batchwright.worker.served_models import served_models
+from batchwright.worker.served_models import PATIENCE_SECONDS, served_models
 from batchwright.worker.stage import Stage
 
 logger = logging.getLogger(__name__)
@@ -37,8 +37,15 @@ Progressed = Callable[[int, int], None]
 """Called with the bytes read and the bytes of all."""
 
 
-def plan(stage: Stage, *, progressed: Progressed = lambda done, total: None) -> PlanReport:
+def plan(
+    stage: Stage,
+    *,
+    progressed: Progressed = lambda done, total: None,
+    server_patience: float = PATIENCE_SECONDS,
+) -> PlanReport:
     """Check the input and write the plan record. Running it again finds the record and reports the same.
+
+    A model server that is away is asked again for `server_patience` seconds.
 
     Raises:
         StageFailed: the input is invalid, or what the run needs is not there.
@@ -47,7 +54,7 @@ def plan(stage: Stage, *, progressed: Progressed = lambda done, total: None) -> 
     conditional_put = probe_conditional_put(stage.output_store, stage.layout.probes)
     probe_listable(stage.output_store, stage.layout.prefix)
     source = _find_input(stage)
-    served = asyncio.run(served_models(stage))
+    served = asyncio.run(served_models(stage, patience=server_patience))
     validator = _validate(stage, source, progressed)
     _refuse_invalid(stage, source, validator, served)
     return _write_plan(stage, source, validator, conditional_put)
@@ -143,30 +150,52 @@ def _error_object(error: FileError) -> dict[str, str | int | None]:
 def _message(listed: list[FileError], count: int, uri: str) -> str:
     first = listed[0]
     place = f" in line {first.line}" if first.line is not None else ""
-    more = f" and {count - 1} more error{'s' if count > 2 else ''}" if count > 1 else ""  # noqa: PLR2004
+    more = f", and {count - 1} more error{'s' if count - 1 > 1 else ''}" if count > 1 else ""
     return (
-        f"{uri} is invalid: {first.code}{place}: {first.message}{more}."
+        f"{uri} is invalid: {first.code}{place}: {first.message.rstrip('.')}{more}."
         " No request was sent. Correct the file and create the BatchJob anew."
-    ).replace("..", ".")
+    )
 
 
 def _write_plan(stage: Stage, source: ObjectInfo, validator: Validator, conditional_put: bool) -> PlanReport:
+    store = stage.output_store
+    record = _make_plan(stage, source, validator, conditional_put)
+    key = stage.layout.work(record.fingerprint).plan
+    earlier = _earlier_plan(store, key)
+    if earlier is None:
+        try:
+            store.write(key, encode_record(record), if_none_match=conditional_put)
+        except PreconditionFailed:
+            earlier = _earlier_plan(store, key)
+    # An earlier attempt of this stage, or an earlier BatchJob with the same work: its shards count.
+    record = earlier or record
+    logger.info("%d requests in %d shards%s", record.lines, len(record.shards), ", planned before" if earlier else "")
+    return PlanReport(
+        fingerprint=record.fingerprint,
+        plan_uri=store.uri(key),
+        lines=record.lines,
+        shards=len(record.shards),
+        endpoint=record.endpoint,
+        model=record.model,
+    )
+
+
+def _make_plan(stage: Stage, source: ObjectInfo, validator: Validator, conditional_put: bool) -> PlanRecord:
     spec = stage.job.batchjob.spec
     assert validator.endpoint is not None, "a valid input names its endpoint"
     assert validator.model is not None, "a valid input names its model"
     wanted = defaults.lines_per_shard(spec)
-    identity = fingerprint(
-        input_uri=spec.input.uri,
-        etag=source.etag,
-        version_id=source.version_id,
-        size=source.size,
-        endpoint=validator.endpoint,
-        model=validator.model,
-        lines_per_shard=wanted,
-    )
     lines_per_shard = choose_lines_per_shard(validator.requests, defaults.parallelism(spec), wanted)
-    record = PlanRecord(
-        fingerprint=identity,
+    return PlanRecord(
+        fingerprint=fingerprint(
+            input_uri=spec.input.uri,
+            etag=source.etag,
+            version_id=source.version_id,
+            size=source.size,
+            endpoint=validator.endpoint,
+            model=validator.model,
+            lines_per_shard=wanted,
+        ),
         input=PlannedInput(spec.input.uri, source.etag, source.size, source.version_id),
         endpoint=validator.endpoint,
         model=validator.model,
@@ -175,19 +204,10 @@ def _write_plan(stage: Stage, source: ObjectInfo, validator: Validator, conditio
         conditional_put=conditional_put,
         shards=tuple(validator.index.shards(lines_per_shard)),
     )
-    key = stage.layout.work(identity).plan
-    try:
-        stage.output_store.write(key, encode_record(record), if_none_match=conditional_put)
-    except PreconditionFailed:
-        # An earlier attempt of this stage, or an earlier BatchJob with the same work: its shards count.
-        record = decode_record(stage.output_store.read(key), PlanRecord)
-        logger.info("found the plan of an earlier attempt")
-    logger.info("planned %d requests in %d shards", record.lines, len(record.shards))
-    return PlanReport(
-        fingerprint=identity,
-        plan_uri=stage.output_store.uri(key),
-        lines=record.lines,
-        shards=len(record.shards),
-        endpoint=record.endpoint,
-        model=record.model,
-    )
+
+
+def _earlier_plan(store: ObjectStore, key: str) -> PlanRecord | None:
+    """The plan of the same work, made before. Two plans may split it differently, so no second one may replace it."""
+    if next(store.list(key), None) is None:
+        return None
+    return decode_record(store.read(key), PlanRecord)
