@@ -122,11 +122,12 @@ async def test_draining_refuses_connections_and_aborts_what_comes_on_old_ones() 
         reader, writer = await connect(client.stub)
         await client.stub.switch(drain=True)
         with pytest.raises(ConnectionRefusedError):
-            await connect(client.stub)
+            await asyncio.wait_for(connect(client.stub), 10)
         writer.write(b"GET /health HTTP/1.1\r\nHost: stub\r\n\r\n")
-        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 503")
+        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)).startswith(b"HTTP/1.1 503")
         writer.write(request(chat("a b")))
-        content = (await reader.readuntil(b'"completion_tokens_details":null}}')).partition(b"\r\n\r\n")[2]
+        received = await asyncio.wait_for(reader.readuntil(b'"completion_tokens_details":null}}'), 10)
+        content = received.partition(b"\r\n\r\n")[2]
         assert json.loads(content)["choices"][0]["finish_reason"] == "abort"
         writer.close()
         assert text_of((await slow)[2]) == answer_to("in flight")
@@ -138,7 +139,7 @@ async def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
     async with stub_client(idle_close=0.1) as client:
         reader, writer = await connect(client.stub)
         writer.write(request(chat("a")))
-        assert (await reader.readuntil(b"}}")).startswith(b"HTTP/1.1 200")
+        assert (await asyncio.wait_for(reader.readuntil(b"}}"), 10)).startswith(b"HTTP/1.1 200")
         writer.write(request(chat("b", "delay=0.5")))
         received = await asyncio.wait_for(reader.read(), 10)
         assert b'"content":"b"' in received
