@@ -87,6 +87,8 @@ def down(layout: Layout, checkout: Checkout) -> None:
         for folder in (layout.state, layout.runtime):
             mounts.unmount_below(folder)
             shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # other things may be in it
+            layout.state.parent.rmdir()
     image_builder.sweep()
     shutil.rmtree(checkout.folder, ignore_errors=True)
 

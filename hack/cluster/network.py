@@ -69,7 +69,7 @@ def route_services(node: Node) -> None:
 
 
 def _exists(interface: str) -> bool:
-    return Path("/sys/class/net", interface).exists()
+    return succeeds("ip", "link", "show", "dev", interface)
 
 
 def _host_filters_bridges() -> bool:

@@ -5,8 +5,11 @@ set -u
 name=$1 address=$2 state=$3 runtime=$4 programs=$5
 
 # The host's network namespaces would be kept alive by the copies of their mounts here.
-umount --recursive --lazy /run/netns 2>/dev/null
-mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns || exit 1
+umount --no-mtab --recursive --lazy /run/netns 2>/dev/null
+# A /run of the node's own, so that nothing stays behind in the host's; only the sockets are shared with it.
+run=$state/$name/run sockets=$(dirname "$runtime")
+mkdir -p "$run" && mount --no-mtab -t tmpfs tmpfs "$run" && mkdir -p "$run/netns" "$run/${sockets#/run/}" || exit 1
+mount --no-mtab --bind "$sockets" "$run/${sockets#/run/}" && mount --no-mtab --rbind "$run" /run || exit 1
 # Pods with `mountPropagation` need shared mounts. Nothing of it reaches the host: this mount namespace is the node's.
 mount --make-rshared / || exit 1
 
