@@ -35,6 +35,8 @@ class Blocker:
 
     def overdue_at(self, settings: Settings) -> datetime:
         """When it is no longer a slow start: the BatchJob is Stalled from then on."""
+        if self.reason is Reason.INVALID_SPEC:
+            return self.since
         return self.since + (settings.missing_deadline if self.reason in _PROMPT else settings.start_deadline)
 
 

@@ -18,17 +18,16 @@ MAX_REPAIRS = 3
 def step(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settings) -> Step | Advance:
     """Start the merge, wait for it, read its totals."""
     job = observed.job(Stage.MERGE, running.number(observed))
-    if job is None:
-        if spec.suspend:
-            message = "Suspended before the results are merged."
-            return Step(Phase.FINALIZING, Reason.SUSPENDED, message, facts=_facts(observed), suspended=True)
-        return _merging(observed, None, now, settings, (_create(observed, spec, settings, 1),))
-    verdict = _verdict(observed, job, now)
+    verdict = _verdict(observed, job, now) if job is not None else None
     if verdict is not None:
         return verdict
-    if job.end is not None:
-        return _merging(observed, None, now, settings, (_create(observed, spec, settings, job.attempt + 1),))
-    return _merging(observed, job, now, settings, ())
+    if job is not None and job.end is None:
+        return _merging(observed, job, now, settings, ())
+    if spec.suspend:
+        message = "Suspended before the results are merged."
+        return Step(Phase.FINALIZING, Reason.SUSPENDED, message, facts=_facts(observed))
+    create = _create(observed, spec, settings, job.attempt + 1 if job is not None else 1)
+    return _merging(observed, None, now, settings, (create,))
 
 
 def _verdict(observed: Observed, job: JobView, now: datetime) -> Step | Advance | None:

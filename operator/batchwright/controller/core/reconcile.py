@@ -94,7 +94,8 @@ def _work(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Setti
     server = outcome.server
     if server is None and not planned and outcome.phase is not Phase.FAILED and observed.status.fingerprint is not None:
         server = ServerState(available=True)  # the plan has just asked it for its models
-    return replace(outcome, facts=facts | dict(outcome.facts), server=server)
+    suspended = bool(spec.suspend) and outcome.phase not in TERMINAL_PHASES
+    return replace(outcome, facts=facts | dict(outcome.facts), server=server, suspended=suspended)
 
 
 def _stage(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settings) -> Step | Advance:

@@ -53,7 +53,6 @@ def step(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settin
         facts=facts,
         blocker=None if suspended else blocker,
         server=_server(observed, pods, run, now),
-        suspended=suspended,
         wait=_wait(pods, blocker, now, settings),
     )
 

@@ -16,16 +16,17 @@ from batchwright.controller.settings import Settings
 def step(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settings) -> Step | Advance:
     """Start the plan, wait for it, read its verdict."""
     job = observed.job(Stage.PLAN, 0)
-    if job is None:
-        if spec.suspend:
-            return Step(Phase.PENDING, Reason.SUSPENDED, "Suspended before it began.", suspended=True)
-        return _waiting(observed, None, now, settings, (_create(observed, spec, settings, 1),))
-    verdict = _verdict(observed, job)
+    verdict = _verdict(observed, job) if job is not None else None
     if verdict is not None:
         return verdict
-    if job.end is not None:
-        return _waiting(observed, None, now, settings, (_create(observed, spec, settings, job.attempt + 1),))
-    return _waiting(observed, job, now, settings, (), suspended=bool(spec.suspend))
+    if job is not None and job.end is None:
+        return _waiting(observed, job, now, settings, ())
+    if spec.suspend:
+        phase = Phase.PENDING if observed.status.validating_at is None else Phase.VALIDATING
+        return Step(phase, Reason.SUSPENDED, "Suspended before the input is checked.")
+    attempt = job.attempt + 1 if job is not None else 1
+    create = CreateJob(jobs.plan_job(observed.identity, spec, settings, attempt))
+    return _waiting(observed, None, now, settings, (create,))
 
 
 def _verdict(observed: Observed, job: JobView) -> Step | Advance | None:
@@ -37,10 +38,6 @@ def _verdict(observed: Observed, job: JobView) -> Step | Advance | None:
     if failure is None and job.end is not None:
         failure = attempts.verdict(observed, job, Reason.PLAN_FAILED)
     return failed(failure) if failure is not None else None
-
-
-def _create(observed: Observed, spec: BatchJobSpec, settings: Settings, attempt: int) -> Action:
-    return CreateJob(jobs.plan_job(observed.identity, spec, settings, attempt))
 
 
 def _facts(report: PlanReport) -> dict[str, object]:
@@ -61,8 +58,6 @@ def _waiting(
     now: datetime,
     settings: Settings,
     actions: tuple[Action, ...],
-    *,
-    suspended: bool = False,
 ) -> Step:
     pods = observed.pods_of(job) if job else ()
     started = observed.status.validating_at is not None or any(pod.started for pod in pods)
@@ -85,6 +80,5 @@ def _waiting(
         actions=actions,
         blocker=blocker,
         server=server,
-        suspended=suspended,
         wait=Wait(idle),
     )
