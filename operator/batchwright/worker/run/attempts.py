@@ -111,7 +111,7 @@ def backoff(tries: int, chance: float) -> float:
 
     `chance` is evenly distributed over [0, 1).
     """
-    return chance * min(BACKOFF_LIMIT_SECONDS, BACKOFF_BASE_SECONDS * 2.0 ** (tries - 1))
+    return chance * min(BACKOFF_LIMIT_SECONDS, BACKOFF_BASE_SECONDS * 2.0 ** min(tries - 1, 64))
 
 
 def record_tries(outcome: Outcome, tries: int) -> Outcome:
