@@ -313,6 +313,7 @@ class TestJoining:
 
     def test_a_completion_whose_answer_got_lost_is_recognised(self, store: S3Store, s3_proxy: FaultProxy) -> None:
         s3_proxy.inject("CompleteMultipartUpload", LoseAnswer(), times=1)
+        s3_proxy.inject("CompleteMultipartUpload", Answer(404, "NoSuchUpload"), times=1)
         assert store.join("joined", self.PIECES).size == len(self.EXPECTED)
         assert s3_proxy.operations.count("CompleteMultipartUpload") == 2
         assert self.content(store) == self.EXPECTED

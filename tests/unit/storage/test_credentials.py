@@ -56,6 +56,32 @@ def test_changed_files_are_read_again(folder: Path) -> None:
     assert (frozen.access_key, frozen.secret_key, frozen.token) == ("key", "rotated", "token")
 
 
+def test_keys_are_never_mixed_although_the_secret_is_swapped_between_two_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kubelet's layout: links to files in `..data`, itself a link that is replaced."""
+    mount = tmp_path / "mount"
+    mount.mkdir()
+    for version in ("old", "new"):
+        write(mount / f"..{version}", AWS_ACCESS_KEY_ID=version, AWS_SECRET_ACCESS_KEY=version)
+    (mount / "..data").symlink_to("..old")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        (mount / name).symlink_to(f"..data/{name}")
+    read_text = Path.read_text
+
+    def read_then_swap(path: Path) -> str:
+        text = read_text(path)
+        (mount / "..data").unlink()
+        (mount / "..data").symlink_to("..new")
+        return text
+
+    monkeypatch.setattr(Path, "read_text", read_then_swap)
+    credentials = FileCredentials(mount)
+    assert {credentials.access_key, credentials.secret_key} == {"old"}
+    frozen = credentials.get_frozen_credentials()
+    assert {frozen.access_key, frozen.secret_key} == {"new"}
+
+
 def test_a_half_written_rotation_keeps_the_last_good_keys(folder: Path) -> None:
     credentials = FileCredentials(folder)
     write(folder, AWS_ACCESS_KEY_ID="rotated", AWS_SECRET_ACCESS_KEY="")
