@@ -4,14 +4,14 @@ Usage has two spellings: prompt_tokens and completion_tokens (chat/completions, 
 input_tokens and output_tokens (responses).
 """
 
-from typing import Any, Final
+from typing import Any, TypeVar
 
-from msgspec import DecodeError, Struct
+from msgspec import UNSET, DecodeError, Struct, UnsetType, ValidationError, convert
 from msgspec.json import Decoder
 
 from batchwright.batchfile.counts import Usage
 
-RESPONSES_STATUS_COMPLETED: Final = "completed"
+S = TypeVar("S", bound=Struct)
 
 
 class _PromptDetails(Struct, gc=False):
@@ -35,7 +35,7 @@ class _Usage(Struct, gc=False):
 
 
 class _Choice(Struct, gc=False):
-    finish_reason: str | None = None
+    finish_reason: str | UnsetType | None = UNSET
 
 
 class _IncompleteDetails(Struct, gc=False):
@@ -54,7 +54,7 @@ class Reading(Struct, frozen=True, gc=False):
 
     usage: Usage
     finish_reasons: tuple[str, ...]
-    """One for each choice; a null becomes the word `null`. Empty where the endpoint has none."""
+    """One for each choice that has one; a null becomes the word `null`. Empty where the endpoint has none."""
 
 
 _typed = Decoder(_Answer)
@@ -77,14 +77,32 @@ def read_answer(body: bytes) -> Reading:
 
 
 def _read_unusual(body: bytes) -> Reading:
-    """An answer whose usage is not typed as expected is still an answer, as long as it is a JSON object."""
+    """A JSON object with parts that are not as expected is still an answer: those parts are unknown, the others count.
+
+    Above all a finish_reason must not get lost over an odd usage: it tells an answer that was cut.
+    """
     try:
         value: Any = _anything.decode(body)
     except (DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ValueError("the answer is empty" if not body.strip() else "the answer is no whole JSON") from error
     if not isinstance(value, dict):
         raise ValueError("the answer is no JSON object")  # noqa: TRY004 (one error for every bad answer)
-    return Reading(Usage(), ())
+    choices = value.get("choices")
+    status = value.get("status")
+    answer = _Answer(
+        usage=_part(value.get("usage"), _Usage),
+        choices=[_part(choice, _Choice) or _Choice() for choice in choices] if isinstance(choices, list) else None,
+        status=status if isinstance(status, str) else None,
+        incomplete_details=_part(value.get("incomplete_details"), _IncompleteDetails),
+    )
+    return Reading(_usage(answer.usage), _finish_reasons(answer))
+
+
+def _part(value: object, kind: type[S]) -> S | None:
+    try:
+        return convert(value, kind)
+    except ValidationError:
+        return None
 
 
 def _check_utf8(body: bytes) -> None:
@@ -114,7 +132,8 @@ def _first(*counts: int | None) -> int | None:
 
 def _finish_reasons(answer: _Answer) -> tuple[str, ...]:
     if answer.choices:
-        return tuple(choice.finish_reason or "null" for choice in answer.choices)
+        reasons = (choice.finish_reason for choice in answer.choices)
+        return tuple(reason or "null" for reason in reasons if reason is not UNSET)
     if answer.incomplete_details is not None and answer.incomplete_details.reason:
         return (answer.incomplete_details.reason,)
     return (answer.status,) if answer.status else ()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 PARSE_MESSAGE: Final = "This line is not parseable as valid JSON."
+URL_MESSAGE: Final = "The URL provided for this request does not match the batch endpoint."
 MAX_SHOWN: Final = 200
 """Characters of a user's own value in a message."""
 
@@ -61,18 +62,17 @@ def mismatched_url(line: int, url: str, endpoint: str, first_line: int | None) -
     whose = "the batch's endpoint is" if first_line is None else f"line {first_line} names"
     return FileError(
         "invalid_url",
-        "The URL provided for this request does not match the batch endpoint:"
-        f" it is {shown(url)}, {whose} {shown(endpoint)}.",
+        f"{URL_MESSAGE} It is {shown(url)}, {whose} {shown(endpoint)}.",
         line,
         "url",
     )
 
 
-def unsupported_url(line: int, supported: Collection[str]) -> FileError:
-    """A url that is none of the batch endpoints."""
+def unsupported_url(line: int, url: str, supported: Collection[str]) -> FileError:
+    """A url that is none of the batch endpoints, where no endpoint is known yet."""
     return FileError(
         "invalid_url",
-        f"The URL provided for this request is not a batch endpoint. Supported are {', '.join(supported)}.",
+        f"{URL_MESSAGE} It is {shown(url)}, supported are {', '.join(supported)}.",
         line,
         "url",
     )
@@ -122,12 +122,15 @@ def body_not_an_object(line: int) -> FileError:
     return FileError("invalid_request", "The request body must be a JSON object.", line, "body")
 
 
-def body_too_large(line: int, size: int, limit: int, *, whole_line: bool = False) -> FileError:
-    """The body, or a line that can't hold a legal body, is over the limit."""
-    what = "line" if whole_line else "request body"
-    return FileError(
-        "invalid_request", f"The {what} has {size} bytes; the limit for a request body is {limit}.", line, "body"
-    )
+def body_too_large(line: int, size: int, limit: int) -> FileError:
+    """The request body is over the limit."""
+    return FileError("invalid_request", f"The request body has {size} bytes; the limit is {limit}.", line, "body")
+
+
+def line_too_long(line: int, size: int, limit: int) -> FileError:
+    """A line so long that no legal body fills it: it was not read."""
+    message = f"The line has {size} bytes; the limit for a request body is {limit}."
+    return FileError("invalid_request", message, line, "body")
 
 
 def empty_file() -> FileError:

@@ -7,9 +7,12 @@ reported and passed over without being held, and reading goes on.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-WHITE_SPACE = b" \t\r"
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+WHITE_SPACE: Final = b" \t\r"
+LINES_AT_ONCE: Final = 256
+"""Lines of one list at most: few enough to stay in the processor's cache until they are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,40 +21,45 @@ class OversizeLine:
 
     length: int
 
+    def __len__(self) -> int:
+        return self.length
+
 
 def split_lines(chunks: Iterable[bytes], max_line_bytes: int) -> Iterator[list[bytes | OversizeLine]]:
-    """Cut chunks into lines, without their ends; one list for each chunk that completed a line.
+    """Cut chunks into lines, without their ends, in lists that are never empty.
 
-    A last line without an end counts; the empty rest behind a last end does not. The memory held is one chunk and
-    `max_line_bytes`.
+    A last line without an end counts; the empty rest behind a last end does not. The memory held is one chunk, one
+    list, and `max_line_bytes`.
     """
-    held: list[bytes] = []
+    held: list[bytes] = []  # the beginning of a line that no chunk has ended yet, unless it is too long already
     length = 0
     for chunk in chunks:
-        first_end = chunk.find(b"\n")
-        if first_end < 0:
+        # `bytes.split` looks at each byte; `find` is several times as fast on lines of some length.
+        end = chunk.find(b"\n")
+        if end < 0:
             length += len(chunk)
             if length <= max_line_bytes:
                 held.append(chunk)
             else:
                 held.clear()
             continue
-        lines: list[bytes | OversizeLine] = list(chunk[first_end + 1 :].split(b"\n"))
-        rest = lines.pop()
-        assert isinstance(rest, bytes)
-        lines.insert(0, _joined(held, chunk[:first_end], length + first_end, max_line_bytes))
-        yield [_bounded(line, max_line_bytes) for line in lines] if len(chunk) > max_line_bytes else lines
-        held, length = ([rest] if len(rest) <= max_line_bytes else []), len(rest)
+        lines = [_joined(held, chunk[:end], length + end, max_line_bytes)]
+        start = end + 1
+        while (end := chunk.find(b"\n", start)) >= 0:
+            if len(lines) == LINES_AT_ONCE:
+                yield lines
+                lines = []
+            lines.append(chunk[start:end] if end - start <= max_line_bytes else OversizeLine(end - start))
+            start = end + 1
+        yield lines
+        length = len(chunk) - start
+        held = [chunk[start:]] if length <= max_line_bytes else []
     if length:
         yield [_joined(held, b"", length, max_line_bytes)]
 
 
 def _joined(held: list[bytes], last: bytes, length: int, max_line_bytes: int) -> bytes | OversizeLine:
     return b"".join([*held, last]) if length <= max_line_bytes else OversizeLine(length)
-
-
-def _bounded(line: bytes | OversizeLine, max_line_bytes: int) -> bytes | OversizeLine:
-    return OversizeLine(len(line)) if isinstance(line, bytes) and len(line) > max_line_bytes else line
 
 
 def is_blank(line: bytes) -> bool:

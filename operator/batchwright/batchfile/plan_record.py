@@ -70,6 +70,10 @@ def fingerprint(
     return sha256(msgspec.json.encode(identity)).hexdigest()[:16]
 
 
+class _Versioned(Struct):
+    version: int = FORMAT_VERSION
+
+
 def encode_record(record: Struct) -> bytes:
     """Any record as JSON."""
     return msgspec.json.encode(record)
@@ -82,10 +86,10 @@ def decode_record(data: bytes, kind: type[R]) -> R:
         RecordError: damaged, of another kind, or of a version that this program doesn't know.
     """
     try:
-        record = msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        # The version comes first: a record of another one may have any shape.
+        version = msgspec.json.decode(data, type=_Versioned).version
+        if version != FORMAT_VERSION:
+            raise RecordError(f"{kind.__name__} of version {version}; this program reads version {FORMAT_VERSION}")
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(f"not a readable {kind.__name__}: {error}") from error
-    version = getattr(record, "version", FORMAT_VERSION)
-    if version != FORMAT_VERSION:
-        raise RecordError(f"{kind.__name__} of version {version}; this program reads version {FORMAT_VERSION}")
-    return record

@@ -1,25 +1,24 @@
-"""One line of the input: what a worker reads of it, and everything that can be wrong with it.
+"""One line of the input: what a worker reads of it, and everything that can be wrong with it by itself.
 
-The common case, a good line, costs one typed decode. Only a line that this refuses is looked at again, field by
-field, to say what is wrong.
-
-msgspec alone refuses NaN, Infinity, numbers that overflow, lone surrogates and nesting that is too deep. It takes
-invalid UTF-8 inside what it skips, which is why bytes that are not ASCII are checked before.
+msgspec alone refuses NaN, Infinity, lone surrogates, nesting that is too deep, and in what it decodes (other than in
+what it skips) numbers that overflow and invalid UTF-8. So a line is checked by decoding all of it.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, TypeGuard
 
-from msgspec import DecodeError, Meta, Raw, Struct, ValidationError
+from msgspec import DecodeError, Raw, Struct, ValidationError
 from msgspec.json import Decoder
 
 from batchwright.api.batchjob import Endpoint
 from batchwright.batchfile import errors
 from batchwright.batchfile.errors import FileError
+from batchwright.batchfile.line_shape import MAX_CUSTOM_ID_LENGTH
 
-MAX_CUSTOM_ID_LENGTH: Final = 512
 ENVELOPE_BYTES: Final = 1024 * 1024
 """What a line may have around its body: custom_id, method, url, white space."""
+
+ENVELOPE_FIELDS: Final = ("custom_id", "method", "url", "body")
 
 REQUIRED_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     Endpoint.CHAT_COMPLETIONS: ("messages",),
@@ -31,14 +30,9 @@ REQUIRED_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Fields of the body beside `model` that each endpoint needs. The server checks the rest."""
 
-
-class CheckedLine(Struct, gc=False):
-    """A line whose envelope is right."""
-
-    custom_id: Annotated[str, Meta(min_length=1, max_length=MAX_CUSTOM_ID_LENGTH)]
-    method: Literal["POST"]
-    url: str
-    body: dict[str, Any]
+REFUSALS: Final = (DecodeError, RecursionError, UnicodeDecodeError)
+"""What decoding raises."""
+assert issubclass(ValidationError, DecodeError), "a value of a wrong type is refused like a wrong text"
 
 
 class RequestLine(Struct, gc=False):
@@ -49,12 +43,16 @@ class RequestLine(Struct, gc=False):
     body: Raw
 
 
+class _Identified(Struct, gc=False):
+    custom_id: str
+
+
 class _RawBody(Struct, gc=False):
     body: Raw
 
 
-_checked = Decoder(CheckedLine)
 _request = Decoder(RequestLine)
+_identified = Decoder(_Identified)
 _raw_body = Decoder(_RawBody)
 _anything = Decoder()
 
@@ -67,62 +65,56 @@ def read_request(line: bytes) -> RequestLine:
     """
     try:
         return _request.decode(line)
-    except (DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except REFUSALS as error:
         raise ValueError("the line is not the one that was planned") from error
 
 
-def check_line(line: bytes) -> CheckedLine | None:
-    """The line, or None when something is wrong with it that `diagnose` can name."""
+def read_object(line: bytes) -> dict[str, Any] | None:
+    """The whole line, strictly; None where it is no JSON object."""
     try:
-        if not line.isascii():
-            line.decode()
-        return _checked.decode(line)
-    except (DecodeError, RecursionError, UnicodeDecodeError):
+        value = _anything.decode(line)
+    except REFUSALS:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def read_custom_id(line: bytes) -> str | None:
+    """The id of a line of which nothing else is known to be right, None where there is none. Fast."""
+    try:
+        return _identified.decode(line).custom_id
+    except REFUSALS:
         return None
 
 
 def body_size(line: bytes) -> int:
-    """Bytes of the body as it stands in a line that `check_line` accepts."""
-    return len(bytes(_raw_body.decode(line).body))
+    """Bytes of the body as it stands in a line that is a JSON object with a body."""
+    return len(memoryview(_raw_body.decode(line).body))
 
 
-def check_body(number: int, body: Mapping[str, Any], endpoint: str) -> Iterator[FileError]:
-    """What is wrong with the body of a request to a supported endpoint, the model aside."""
-    for name in REQUIRED_FIELDS.get(endpoint, ()):
+def is_custom_id(value: object) -> TypeGuard[str]:
+    """Whether a value can be an id."""
+    return isinstance(value, str) and 1 <= len(value) <= MAX_CUSTOM_ID_LENGTH
+
+
+def check_envelope(number: int, line: Mapping[str, Any]) -> Iterator[FileError]:
+    """What is wrong with a line but for its body's fields, and whether the url is the right one. Lines count from 1."""
+    for name in ENVELOPE_FIELDS:
+        if name not in line:
+            yield errors.missing_parameter(number, name)
+    if not is_custom_id(line.get("custom_id", "-")):
+        yield errors.invalid_custom_id(number)
+    if line.get("method", "POST") != "POST":
+        yield errors.invalid_method(number)
+    if not isinstance(line.get("url", ""), str):
+        yield errors.invalid_url(number)
+    if not isinstance(line.get("body", {}), dict):
+        yield errors.body_not_an_object(number)
+
+
+def check_body(number: int, body: Mapping[str, Any], endpoint: str | None) -> Iterator[FileError]:
+    """What is wrong with the body of a request, the model aside. An unknown endpoint requires nothing."""
+    for name in REQUIRED_FIELDS.get(endpoint or "", ()):
         if body.get(name) is None:
             yield errors.parameter_required(number, name)
     if body.get("stream") not in (None, False):
         yield errors.streaming_unsupported(number)
-
-
-def diagnose(number: int, line: bytes) -> tuple[list[FileError], dict[str, Any]]:
-    """Say what is wrong with the envelope of a line that `check_line` refuses, and what else could be read of it.
-
-    `number` counts from 1. The second value is empty for a line that is no JSON object.
-    """
-    try:
-        line.decode()
-        value = _anything.decode(line)
-    except (DecodeError, RecursionError, UnicodeDecodeError):
-        return [errors.invalid_json(number)], {}
-    if not isinstance(value, dict):
-        return [errors.invalid_json(number)], {}
-    found = [errors.missing_parameter(number, name) for name in CheckedLine.__struct_fields__ if name not in value]
-    found += _wrong_fields(number, value)
-    return found or [errors.invalid_json(number)], value
-
-
-def _wrong_fields(number: int, value: dict[str, Any]) -> Iterator[FileError]:
-    custom_id = value.get("custom_id", "-")
-    if not (isinstance(custom_id, str) and 1 <= len(custom_id) <= MAX_CUSTOM_ID_LENGTH):
-        yield errors.invalid_custom_id(number)
-    if value.get("method", "POST") != "POST":
-        yield errors.invalid_method(number)
-    if not isinstance(value.get("url", ""), str):
-        yield errors.invalid_url(number)
-    body = value.get("body", {})
-    if not isinstance(body, dict):
-        yield errors.body_not_an_object(number)
-
-
-assert issubclass(ValidationError, DecodeError), "what the typed decode refuses must reach diagnose"

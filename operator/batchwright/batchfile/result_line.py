@@ -63,11 +63,12 @@ def failure_line(*, request_id: str, custom_id: str, code: str, message: str) ->
 
 def error_body(status: int, body: bytes) -> bytes:
     """The body of an answer that is not 2xx, as JSON: as it is where it is JSON, else its text, cut and wrapped."""
+    body = without_lone_surrogates(body)
     try:
         body.decode()
         msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        text = body.decode(errors="replace")
+        text = body.decode(errors="replace").strip()
         error = {
             "message": text[:MAX_KEPT_TEXT] or f"The server answered {status} without a body.",
             "type": "invalid_response",
@@ -99,7 +100,8 @@ def without_lone_surrogates(body: bytes) -> bytes:
 
 
 def _string(text: str) -> bytes:
-    return in_one_line(msgspec.json.encode(text))
+    # A header with bytes that are no UTF-8 comes as lone surrogates, which can't be encoded.
+    return in_one_line(msgspec.json.encode(text.encode(errors="replace").decode()))
 
 
 class _Response(Struct, gc=False):

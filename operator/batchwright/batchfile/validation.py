@@ -1,28 +1,34 @@
-"""Checking a whole input in one pass, with memory that hardly grows with it.
+"""Checking a whole input in one pass, with memory that hardly grows with it: 12 bytes for a request.
 
-For each request the index keeps 12 bytes: a 64-bit digest of its custom_id, and its length. Two equal digests are
-only a suspicion; the ids themselves are compared in a second pass over the input, which happens for no good file.
+Most lines look like those before them and are taken by one typed decode (`line_shape`). The others, good or bad, are
+looked at field by field.
 """
 
-from array import array
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Any
-
-from xxhash import xxh3_64_intdigest
+from typing import Any, Final
 
 from batchwright.api.batchjob import Endpoint
 from batchwright.batchfile import errors
+from batchwright.batchfile.custom_ids import IdDigests, digest_of
 from batchwright.batchfile.errors import FileError
+from batchwright.batchfile.input_index import InputIndex
+from batchwright.batchfile.line_shape import ExpectedLine, LineShape
 from batchwright.batchfile.lines import OversizeLine, is_blank
-from batchwright.batchfile.plan_record import Shard
-from batchwright.batchfile.request_line import CheckedLine, body_size, check_body, check_line, diagnose
+from batchwright.batchfile.request_line import (
+    REFUSALS,
+    REQUIRED_FIELDS,
+    body_size,
+    check_body,
+    check_envelope,
+    is_custom_id,
+    read_custom_id,
+    read_object,
+)
 
-MAX_LISTED_ERRORS = 1000
-MAX_SUSPECTS = 1_000_000
-_BUCKETS = 1024
+MAX_LISTED_ERRORS: Final = 1000
+_UNEXPECTED: Final = (*REFUSALS, TypeError)
+"""What the decoder of expected lines raises; a TypeError where a line is an OversizeLine."""
 _ENDPOINTS = tuple(str(endpoint) for endpoint in Endpoint)
 
 
@@ -42,187 +48,140 @@ class ErrorList:
                 self.listed.append(error)
 
 
-class IdDigests:
-    """Digests of ids, 8 bytes each, in buckets so that looking for equal ones needs little more."""
-
-    def __init__(self) -> None:
-        self._buckets = [array("Q") for _ in range(_BUCKETS)]
-
-    def add(self, custom_id: str) -> None:
-        """Remember an id."""
-        digest = xxh3_64_intdigest(custom_id)
-        self._buckets[digest % _BUCKETS].append(digest)
-
-    def suspects(self) -> set[int]:
-        """Digests that came more than once, at most MAX_SUSPECTS."""
-        repeated: set[int] = set()
-        for bucket in self._buckets:
-            if len(set(bucket)) == len(bucket):
-                continue
-            seen: set[int] = set()
-            for digest in bucket:
-                if digest in seen:
-                    repeated.add(digest)
-                seen.add(digest)
-            if len(repeated) >= MAX_SUSPECTS:
-                break
-        return repeated
-
-
-class InputIndex:
-    """Where each request lies: enough to cut the input into shards of any size."""
-
-    def __init__(self) -> None:
-        self._lengths = array("I")  # of a request's line with its end and the blank lines that follow
-        self._blank_after = array("Q")  # for each blank line, the number of requests before it
-        self._start: int | None = None
-
-    def add_request(self, offset: int, length: int) -> None:
-        """A request's line at a byte offset; length with its end."""
-        if self._start is None:
-            self._start = offset
-        self._lengths.append(length)
-
-    def add_blank(self, length: int) -> None:
-        """A blank line; length with its end.
-
-        Raises:
-            OverflowError: more than 4 GiB of blank lines stand in one place.
-        """
-        self._blank_after.append(len(self._lengths))
-        if self._lengths:
-            self._lengths[-1] += length
-
-    @property
-    def requests(self) -> int:
-        """Requests so far."""
-        return len(self._lengths)
-
-    def shards(self, lines_per_shard: int) -> list[Shard]:
-        """Contiguous byte ranges that together hold every request once, in order."""
-        if self._start is None:
-            return []
-        firsts = range(0, len(self._lengths), lines_per_shard)
-        sizes = [sum(self._lengths[first : first + lines_per_shard]) for first in firsts]
-        ends = list(accumulate(sizes, initial=self._start))
-        return [
-            Shard(
-                start=ends[number],
-                end=ends[number + 1],
-                first_line=first + 1 + self._blanks_before(first),
-                lines=min(lines_per_shard, len(self._lengths) - first),
-            )
-            for number, first in enumerate(firsts)
-        ]
-
-    def _blanks_before(self, request: int) -> int:
-        return bisect_left(self._blank_after, request + 1)
-
-
-@dataclass(slots=True)
 class Validator:
-    """Takes the lines of one file, in order; has errors, endpoint, model and index at the end."""
+    """Takes the lines of one file, in order; has errors, endpoint, model and index at the end.
 
-    endpoint: str | None
-    model: str | None
-    max_body_bytes: int
-    errors: ErrorList = field(default_factory=ErrorList)
-    index: InputIndex = field(default_factory=InputIndex)
-    model_line: int | None = None
-    """The line that named the model first, when the spec names none."""
-    _endpoint_line: int | None = None
-    _digests: IdDigests = field(default_factory=IdDigests)
-    _number: int = 0
-    _offset: int = 0
-    _requests: int = 0
+    Endpoint and model are those that every line must name. Where they are None, the first line that names one decides.
+    """
+
+    def __init__(self, *, endpoint: str | None, model: str | None, max_body_bytes: int) -> None:
+        self.endpoint = endpoint
+        self.model = model
+        self.errors = ErrorList()
+        self.index = InputIndex()
+        """Of use only when there are no errors: bad lines are no requests to it."""
+        self.model_line: int | None = None
+        """The line that named the model first, where none was given."""
+        self._endpoint_line: int | None = None
+        self._max_body_bytes = max_body_bytes
+        self._digests = IdDigests()
+        self._bad_lines = 0
+        self._shape: LineShape | None = None
+        self._expected: Callable[[Any], ExpectedLine] = _nothing_expected
 
     def skip_byte_order_mark(self, length: int) -> None:
         """The file begins with a byte order mark, which belongs to no line."""
-        self._offset = length
+        self.index.add_gap(length, lines=0)
 
     def take(self, lines: Iterable[bytes | OversizeLine]) -> None:
         """Check the next lines."""
         for line in lines:
-            self._number += 1
-            if isinstance(line, OversizeLine):
-                self._requests += 1
-                self._add_error(errors.body_too_large(self._number, line.length, self.max_body_bytes, whole_line=True))
-                self._offset += line.length + 1
+            try:
+                request = self._expected(line)
+            except _UNEXPECTED:
+                self._look_closer(line)
                 continue
             length = len(line) + 1
-            checked = check_line(line)
-            if checked is not None:
-                self._take_request(line, checked, length)
-            elif is_blank(line):
-                self.index.add_blank(length)
-            else:
-                self._requests += 1
-                self._take_bad_line(line)
-            self._offset += length
+            if request.body.stream or length > self._max_body_bytes:
+                self._look_closer(line)
+                continue
+            self.index.add_request(length)
+            self._digests.add(request.custom_id)
 
     @property
     def requests(self) -> int:
         """Lines that are not blank, good ones and bad ones."""
-        return self._requests
+        return self.index.requests + self._bad_lines
 
     def suspects(self) -> set[int]:
         """Digests of ids that may stand twice; see `find_duplicates`."""
         return self._digests.suspects()
 
-    def _add_error(self, error: FileError) -> None:
-        self.errors.add((error,))
+    def _look_closer(self, line: bytes | OversizeLine) -> None:
+        number = self.index.lines + 1
+        length = len(line) + 1
+        if isinstance(line, OversizeLine):
+            self._refuse([errors.line_too_long(number, line.length, self._max_body_bytes)], length)
+        elif is_blank(line):
+            self.index.add_gap(length)
+        elif (request := read_object(line)) is None:
+            self._refuse([errors.invalid_json(number)], length)
+        else:
+            self._look_at_request(number, line, request)
 
-    def _take_request(self, line: bytes, checked: CheckedLine, length: int) -> None:
-        self._requests += 1
-        self.index.add_request(self._offset, length)
-        self._digests.add(checked.custom_id)
-        if length > self.max_body_bytes and (size := body_size(line)) > self.max_body_bytes:
-            self._add_error(errors.body_too_large(self._number, size, self.max_body_bytes))
-        self._check_fields(checked.url, checked.body)
+    def _look_at_request(self, number: int, line: bytes, request: dict[str, Any]) -> None:
+        custom_id = request.get("custom_id")
+        if is_custom_id(custom_id):
+            self._digests.add(custom_id)
+        if found := list(self._check(number, line, request)):
+            self._refuse(found, len(line) + 1)
+            return
+        self.index.add_request(len(line) + 1)
+        self._learn(request["body"])
 
-    def _take_bad_line(self, line: bytes) -> None:
-        found, value = diagnose(self._number, line)
+    def _refuse(self, found: list[FileError], length: int) -> None:
         self.errors.add(found)
-        url, body = value.get("url"), value.get("body")
-        if isinstance(url, str) and isinstance(body, dict):
-            self._check_fields(url, body)
+        self.index.add_gap(length)
+        self._bad_lines += 1
 
-    def _check_fields(self, url: str, body: dict[str, Any]) -> None:
-        if url != self.endpoint:
-            self._check_url(url)
-        model = body.get("model")
-        if model != self.model or model is None:
-            self._check_model(model)
-        if self.endpoint is not None:
-            self.errors.add(check_body(self._number, body, self.endpoint))
+    def _learn(self, body: dict[str, Any]) -> None:
+        assert self.endpoint is not None, "a good line names the endpoint"
+        assert self.model is not None, "a good line names the model"
+        if self._shape is None:
+            self._shape = LineShape(REQUIRED_FIELDS.get(self.endpoint, ()))
+        if self._shape.learn(body):
+            self._expected = self._shape.decoder(url=self.endpoint, model=self.model)
 
-    def _check_url(self, url: str) -> None:
+    def _check(self, number: int, line: bytes, request: dict[str, Any]) -> Iterator[FileError]:
+        """Everything that is wrong with a line that is a JSON object."""
+        yield from check_envelope(number, request)
+        url, body = request.get("url"), request.get("body")
+        if isinstance(url, str):
+            yield from self._check_url(number, url)
+        if isinstance(body, dict):
+            if len(line) > self._max_body_bytes and (size := body_size(line)) > self._max_body_bytes:
+                yield errors.body_too_large(number, size, self._max_body_bytes)
+            yield from self._check_model(number, body.get("model"))
+            yield from check_body(number, body, url if url in _ENDPOINTS else self.endpoint)
+
+    def _check_url(self, number: int, url: str) -> Iterator[FileError]:
         if self.endpoint is not None:
-            self._add_error(errors.mismatched_url(self._number, url, self.endpoint, self._endpoint_line))
+            if url != self.endpoint:
+                yield errors.mismatched_url(number, url, self.endpoint, self._endpoint_line)
         elif url in _ENDPOINTS:
-            self.endpoint, self._endpoint_line = url, self._number
+            self.endpoint, self._endpoint_line = url, number
         else:
-            self._add_error(errors.unsupported_url(self._number, _ENDPOINTS))
+            yield errors.unsupported_url(number, url, _ENDPOINTS)
 
-    def _check_model(self, model: object) -> None:
+    def _check_model(self, number: int, model: object) -> Iterator[FileError]:
         if not isinstance(model, str) or not model:
-            self._add_error(errors.parameter_required(self._number, "model"))
+            yield errors.parameter_required(number, "model")
         elif self.model is None:
-            self.model, self.model_line = model, self._number
-        else:
-            self._add_error(errors.mismatched_model(self._number, model, self.model, self.model_line))
+            self.model, self.model_line = model, number
+        elif model != self.model:
+            yield errors.mismatched_model(number, model, self.model, self.model_line)
 
 
-def find_duplicates(lines: Iterator[Sequence[bytes | OversizeLine]], suspects: set[int]) -> Iterator[FileError]:
+def _nothing_expected(line: object) -> ExpectedLine:
+    raise TypeError("no line was found right yet")
+
+
+def find_duplicates(lines: Iterable[Sequence[bytes | OversizeLine]], suspects: set[int]) -> Iterator[FileError]:
     """Look again at the ids whose digests came twice, and name the line that had each first."""
     first_lines: dict[str, int] = {}
     number = 0
     for some in lines:
         for line in some:
             number += 1
-            checked = check_line(line) if isinstance(line, bytes) else None
-            if checked is None or xxh3_64_intdigest(checked.custom_id) not in suspects:
+            if isinstance(line, OversizeLine) or (custom_id := _suspected_id(line, suspects)) is None:
                 continue
-            first = first_lines.setdefault(checked.custom_id, number)
+            first = first_lines.setdefault(custom_id, number)
             if first != number:
-                yield errors.duplicate_custom_id(number, checked.custom_id, first)
+                yield errors.duplicate_custom_id(number, custom_id, first)
+
+
+def _suspected_id(line: bytes, suspects: set[int]) -> str | None:
+    custom_id = read_custom_id(line)
+    if custom_id is None or digest_of(custom_id) not in suspects or read_object(line) is None:
+        return None
+    return custom_id
