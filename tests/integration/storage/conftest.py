@@ -4,9 +4,6 @@ import pytest
 
 from batchwright.storage.file import FileStore
 from batchwright.storage.protocol import ObjectStore
-from fixtures.s3 import s3_bucket, s3_proxy, s3_server
-
-__all__ = ["s3_bucket", "s3_proxy", "s3_server"]
 
 
 @pytest.fixture(params=["s3", "file"])
