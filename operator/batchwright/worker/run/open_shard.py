@@ -53,7 +53,6 @@ class OpenShard:
         folder: Path,
         exclusive: bool,
         clock: Callable[[], datetime],
-        segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         """`exclusive`: the store honours conditional PUT, so that one record alone can be the commit."""
         self.number = number
@@ -65,7 +64,6 @@ class OpenShard:
         self._me = identity
         self._exclusive = exclusive
         self._clock = clock
-        self._segment_bytes = segment_bytes
         self._started_at = clock()
         self._spool = Spool(folder, shard.lines)
         self._spool_lock = threading.Lock()
@@ -188,7 +186,7 @@ class OpenShard:
         with self._spool_lock:
             if self._discarded:
                 return b""
-            return self._spool.whole_lines(self._flushed, self._segment_bytes)
+            return self._spool.whole_lines(self._flushed, SEGMENT_BYTES)
 
     def commit(self) -> Totals | None:
         """Write the shard's files in input order and then its record. The record is the commit: the first one counts.

@@ -106,6 +106,8 @@ class Runner:
                 await _end(self._working, saving)
             finally:
                 await self._save_last()
+                for shard in self._progress.open.values():
+                    shard.discard()
         if self._failure is not None:
             raise self._failure
         return self._progress.report()
