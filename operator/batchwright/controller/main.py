@@ -37,7 +37,7 @@ def _configure_logging(level: str) -> None:
         level=level, stream=sys.stdout, format="%(asctime)s %(levelname)-7s %(name)s %(message)s", force=True
     )
     if level != "DEBUG":
-        for noisy in ("httpx", "httpcore", "urllib3", "kopf.objects", "kopf.activities.probe"):
+        for noisy in ("httpx", "httpcore", "urllib3", "kopf.objects", "kopf.activities.probe", "aiohttp.access"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
 
 

@@ -114,8 +114,6 @@ class Connection:
                 method, url, headers, data, form = self._api_client.param_serialize(
                     method, url, header_params=headers, body=body, auth_settings=["BearerToken"]
                 )
-            if data is not None and content_type != "application/json":
-                data = json.dumps(data)
             answer = self._api_client.call_api(
                 method, url, headers, data, form, _request_timeout=(_CONNECT_SECONDS, _READ_SECONDS)
             )
