@@ -31,6 +31,11 @@ class Hierarchies:
         """The folders below which every node gets a control group."""
         return (self.version_2,) if self.version_2 and self.unified else self.version_1
 
+    @property
+    def all_roots(self) -> tuple[Path, ...]:
+        """The folders below which groups may be left: on a hybrid machine runc makes some in version 2 too."""
+        return (*self.version_1, self.version_2) if self.version_2 else self.version_1
+
 
 def parse_mounts(mountinfo: str) -> Hierarchies:
     """The hierarchies in the text of /proc/self/mountinfo (its format: proc_pid_mountinfo(5))."""
@@ -89,8 +94,8 @@ def _enable_controllers(root: Path) -> None:
 def remove(name: str, machine: Hierarchies, *, seconds: float = 10) -> bool:
     """Remove the group `name` with all below it; False when one is still busy after `seconds`."""
     end = time.monotonic() + seconds
-    while any((root / name).is_dir() for root in machine.roots):
-        for root in machine.roots:
+    while any((root / name).is_dir() for root in machine.all_roots):
+        for root in machine.all_roots:
             _remove_tree(root / name)
         if time.monotonic() > end:
             return False

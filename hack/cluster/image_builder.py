@@ -15,7 +15,7 @@ from .commands import run, succeeds
 from .console import ClusterError, say
 from .host import install_image_packages, require_root
 from .images import BASE_ARGUMENTS, REGISTRY, Image, base_key, content_key, source_files
-from .locks import exclusive
+from .locks import exclusive, if_free
 from .mounts import unmount_below
 from .paths import REPOSITORY, cache_directory
 
@@ -72,8 +72,8 @@ def build_with_docker(images: Iterable[Image]) -> list[str]:
 
 def sweep() -> None:
     """Unmount what a killed build left mounted, unless a build runs now."""
-    if _storage().is_dir():
-        with exclusive(_lock(), "a build of images"):
+    with if_free(_lock()) as free:
+        if free:
             unmount_below(_storage())
 
 

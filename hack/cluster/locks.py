@@ -25,3 +25,16 @@ def exclusive(path: Path, holder: str) -> Iterator[None]:
             say(f"waiting for {holder} to end ...")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def if_free(path: Path) -> Iterator[bool]:
+    """Hold the lock file `path` if nobody else does; whether it is held."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
