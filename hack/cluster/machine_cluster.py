@@ -134,7 +134,7 @@ def _locked(layout: Layout) -> Iterator[None]:
 def _refuse_foreign(layout: Layout) -> None:
     """Raise ClusterError where a cluster with another state folder, another user's, has the machine's network."""
     for process in processes.find():
-        if process.state != layout.state:
+        if process.state != layout.state and process.on_our_network:
             if process.state.is_dir():
                 raise ClusterError(
                     f"another cluster runs on this machine; its state is in {process.state}: stop it first"

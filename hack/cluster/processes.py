@@ -30,6 +30,8 @@ class Process:
     role: str
     leads_session: bool
     pid_in_namespace: int
+    on_our_network: bool
+    """Whether it is in our network namespace. A node never is, nor is a cluster in a container on this machine."""
 
 
 def find(proc: Path = Path("/proc")) -> list[Process]:
@@ -38,6 +40,7 @@ def find(proc: Path = Path("/proc")) -> list[Process]:
 
 
 def _find(proc: Path) -> Iterator[Process]:
+    own_network = (proc / "self" / "ns" / "net").readlink()
     for folder in proc.iterdir():
         if not folder.name.isdecimal():
             continue
@@ -51,6 +54,7 @@ def _find(proc: Path) -> Iterator[Process]:
                     role=environment[ROLE_VARIABLE],
                     leads_session=status["NSsid"].split()[0] == folder.name,
                     pid_in_namespace=int(status["NSpid"].split()[-1]),
+                    on_our_network=(folder / "ns" / "net").readlink() == own_network,
                 )
 
 
