@@ -33,6 +33,7 @@ CLIENT_CORE, SERVER_CORE = 0, 1
 LATENCY_SECONDS = 0.05
 REFERENCES = ("aiohttp", "aiohttp-uvloop")
 CPU_RATIO = f"CPU x {REFERENCES[0]}"
+QUICK_SERVERS = ("nginx", "stub")
 DEFAULT = ("worker", "transport", "aiohttp", "aiohttp-uvloop", "openai")
 ALL = (*CONTENDERS, WRK)
 PACKAGES = {"openai": "openai", "openai-aiohttp": "openai", "httpx-aiohttp": "httpx_aiohttp"}
@@ -167,7 +168,7 @@ def parse(arguments: list[str]) -> tuple[Plan, Path | None]:
     parser.add_argument("--seconds", type=float, default=4.0, help="at most so long a run (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each contender (%(default)s)")
     parser.add_argument("--concurrency", type=int, nargs="+", default=[64], help="in flight (64)")
-    parser.add_argument("--servers", nargs="+", choices=servers(None), default=["nginx", "nginx-50ms", "stub"])
+    parser.add_argument("--servers", nargs="+", choices=servers(None), help="all; --quick: nginx and stub")
     parser.add_argument("--contenders", nargs="+", choices=ALL, default=list(DEFAULT))
     parser.add_argument("--all", action="store_true", help="every contender there is")
     parser.add_argument("--quick", action="store_true", help="a look: two short rounds, under two minutes")
@@ -175,7 +176,7 @@ def parse(arguments: list[str]) -> tuple[Plan, Path | None]:
     options = parser.parse_args(arguments)
     plan = Plan(
         contenders=ALL if options.all else tuple(options.contenders),
-        servers=tuple(options.servers),
+        servers=tuple(options.servers or (QUICK_SERVERS if options.quick else servers(None))),
         requests=options.requests,
         concurrency=tuple(options.concurrency),
         rounds=options.rounds,
