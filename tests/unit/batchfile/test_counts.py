@@ -1,0 +1,24 @@
+"""Token counts. Unknown is not zero."""
+
+import pytest
+
+from batchwright.batchfile.counts import Usage, add_counts, sum_usage
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "total"), [(None, None, None), (None, 0, 0), (0, None, 0), (1, None, 1), (1, 2, 3), (0, 0, 0)]
+)
+def test_unknown_counts_add_nothing_and_stay_unknown(left: int | None, right: int | None, total: int | None) -> None:
+    for name in Usage.__struct_fields__:
+        assert Usage(**{name: left}) + Usage(**{name: right}) == Usage(**{name: total})
+
+
+def test_many_are_summed_field_by_field() -> None:
+    usages = [Usage(1, 2, 3, None, 4), Usage(10, None, 30, None, 40), Usage()]
+    assert sum_usage(usages) == Usage(11, 2, 33, None, 44)
+    assert sum_usage([]) == Usage()
+
+
+def test_counts_by_name_come_with_the_greatest_first() -> None:
+    total = add_counts({"stop": 1, "length": 2}, {"stop": 5, "abort": 2}, {})
+    assert list(total.items()) == [("stop", 6), ("abort", 2), ("length", 2)]
