@@ -1,0 +1,156 @@
+"""Workers that are stopped or killed: the next one goes on, each line ends once, and nothing is paid for twice."""
+
+import json
+import socket
+import urllib.request
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from batchwright.api.exit_codes import ExitCode
+from batchwright.api.reports import InterruptedReport, PlanReport, Progress
+from batchwright.batchfile.plan_record import decode_record
+from batchwright.batchfile.result_line import read_finished_line
+from batchwright.batchfile.shard_record import ShardRecord
+from fixtures.s3 import S3Bucket
+from fixtures.worker import JobUnderTest, bucket_place, chat_line, chat_lines, ids, wait_until
+from stub.harness import StubProcess
+
+LINES = 300
+IN_FLIGHT = 8
+
+
+@pytest.fixture
+def long_job(job: JobUnderTest, stub: StubProcess) -> JobUnderTest:
+    """300 requests of 50 ms, eight at once, in shards of 40: about two seconds of work."""
+    stub.switch(delay="0.05")
+    job = job.with_spec(sharding={"linesPerShard": 40}, requests={"maxConcurrency": IN_FLIGHT, "timeout": "20s"})
+    return job.input(chat_lines(LINES))
+
+
+def work_folder(planned: PlanReport) -> Path:
+    return Path(planned.plan_uri.removeprefix("file://")).parent
+
+
+def finished_ids(planned: PlanReport) -> set[str]:
+    """What stands in segments and shard files by now."""
+    files = [path for name in ("segments", "shards") for path in (work_folder(planned) / name).rglob("*.jsonl")]
+    lines = [
+        line for path in files if not path.name.endswith("-retry.jsonl") for line in path.read_bytes().splitlines()
+    ]
+    return {read_finished_line(line).custom_id for line in lines}
+
+
+def objects(bucket: S3Bucket, planned: PlanReport, folder: str) -> dict[str, bytes]:
+    """Work objects in a bucket, by key."""
+    prefix = planned.plan_uri.removeprefix(f"s3://{bucket.name}/").removesuffix("plan.json") + folder
+    listed = bucket.client.list_objects_v2(Bucket=bucket.name, Prefix=prefix)["Contents"]
+    keys = [entry["Key"] for entry in listed]
+    return {key: bucket.client.get_object(Bucket=bucket.name, Key=key)["Body"].read() for key in keys}
+
+
+def sent(stub: StubProcess) -> Counter[str]:
+    return Counter(stub.arrivals().arrived)
+
+
+def every_line_ended_once(job: JobUnderTest, planned: PlanReport) -> None:
+    report = job.merge(planned)
+    assert report.request_counts.completed == LINES
+    assert ids(job.published("results.jsonl")) == ids(chat_lines(LINES))
+
+
+def test_sigterm_waits_for_what_is_in_flight_and_the_next_worker_goes_on(
+    long_job: JobUnderTest, stub: StubProcess
+) -> None:
+    planned = long_job.plan()
+    worker = long_job.start_worker(planned)
+    wait_until(lambda: sent(stub).total() > 60)
+    worker.terminate()
+    assert worker.wait() == ExitCode.INTERRUPTED
+    report = worker.report(InterruptedReport)
+    first = sent(stub)
+    assert 60 < first.total() < LINES
+    assert report.progress is not None
+    assert report.progress.completed == first.total(), "what was in flight was waited for"
+    assert finished_ids(planned) == set(first)
+
+    progress = long_job.start_worker(planned).report(Progress)
+    assert progress.completed == LINES, "the count goes on where it stood"
+    assert sent(stub) == dict.fromkeys(ids(chat_lines(LINES)), 1), "nothing was sent twice"
+    every_line_ended_once(long_job, planned)
+
+
+def test_sigkill_costs_at_most_what_was_in_flight_and_unflushed(long_job: JobUnderTest, stub: StubProcess) -> None:
+    # A slow line keeps its shard open, so that there is something to restore.
+    long_job.input([chat_line(f"request-{n}", "delay=15,times=1" if n == 0 else None) for n in range(LINES)])
+    planned = long_job.plan()
+    worker = long_job.start_worker(planned)
+    wait_until(lambda: list((work_folder(planned) / "segments").rglob("*.jsonl")))
+    worker.kill()
+    kept, first = finished_ids(planned), sent(stub)
+    assert kept
+
+    long_job.start_worker(planned).report(Progress)
+    again = {custom_id for custom_id, times in sent(stub).items() if times > 1}
+    assert not again & kept, "what was kept was sent again"
+    assert again <= set(first) - kept
+    every_line_ended_once(long_job, planned)
+    assert not list((long_job.folder / "spool").glob("worker-*")), "what the killed worker spooled is gone"
+
+
+def test_two_workers_of_one_index_at_once_commit_each_shard_once(
+    job: JobUnderTest, stub: StubProcess, s3_bucket: S3Bucket
+) -> None:
+    stub.switch(delay="0.05")
+    job = job.at(bucket_place(s3_bucket, s3_bucket.server.endpoint_url))
+    job = job.with_spec(sharding={"linesPerShard": 40}, requests={"maxConcurrency": IN_FLIGHT})
+    planned = job.input(chat_lines(LINES)).plan()
+    both = [job.start_worker(planned) for _ in range(2)]
+    for worker in both:
+        assert worker.wait() == ExitCode.DONE, worker.log.read_text()
+
+    records = [decode_record(data, ShardRecord) for data in objects(s3_bucket, planned, "records/").values()]
+    assert len(records) == planned.shards
+    keys = set(objects(s3_bucket, planned, "shards/"))
+    assert keys == {record.results.key for record in records if record.results}, "the losers left nothing"
+    every_line_ended_once(job, planned)
+
+
+def test_sigterm_before_the_first_request(job: JobUnderTest, stub: StubProcess) -> None:
+    """A plan that waits for the model server."""
+    gone = JobUnderTest(job.place, job.folder, "http://127.0.0.1:9", processes=job.processes)
+    process = gone.input(chat_lines(1)).start("plan")
+    wait_until(lambda: b"the model server is away" in process.log.read_bytes())
+    process.terminate()
+    assert process.wait() == ExitCode.INTERRUPTED
+    assert process.report(InterruptedReport).progress is None
+
+
+def test_a_worker_tells_its_progress_and_health_while_it_works(long_job: JobUnderTest, stub: StubProcess) -> None:
+    planned = long_job.plan()
+    port = free_port()
+    worker = long_job.start(
+        *("run", "--fingerprint", planned.fingerprint, "--workers", "1", "--index", "0", "--port", str(port))
+    )
+    wait_until(lambda: sent(stub).total() > 50)
+    progress = Progress.model_validate_json(get(port, "/progress"))
+    assert 0 < progress.completed < LINES
+    assert progress.shards_active
+    assert get(port, "/healthz") == get(port, "/readyz") == b"ok"
+    assert worker.report(Progress).completed == LINES
+    assert json.loads(worker.termination_log.read_text())["kind"] == "progress"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def get(port: int, path: str) -> bytes:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        content: bytes = answer.read()
+        return content

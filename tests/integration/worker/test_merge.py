@@ -1,0 +1,131 @@
+"""The merge publishes once all is there, and can be run again at any time with the same result."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from batchwright.api.conditions import Reason
+from batchwright.api.exit_codes import ExitCode
+from batchwright.api.reports import PlanReport, Progress, ShardsMissingReport
+from batchwright.worker.failures import StageFailed
+from batchwright.worker.merge import merge
+from batchwright.worker.plan import plan
+from fixtures.worker import JobUnderTest, chat_line, chat_lines, ids
+from stub.harness import StubProcess
+
+
+@pytest.fixture
+def done(job: JobUnderTest) -> tuple[JobUnderTest, PlanReport]:
+    job = job.with_spec(sharding={"linesPerShard": 4})
+    job.input([chat_line(f"id-{n}", "status=400" if n % 5 == 3 else None) for n in range(20)])
+    planned = job.plan()
+    job.work(planned, workers=2)
+    return job, planned
+
+
+def work_objects(planned: PlanReport) -> set[str]:
+    folder = Path(planned.plan_uri.removeprefix("file://")).parent
+    return {path.relative_to(folder).parts[0] for path in folder.rglob("*") if path.is_file()}
+
+
+def test_afterwards_only_what_a_resubmission_needs_is_left(done: tuple[JobUnderTest, PlanReport]) -> None:
+    job, planned = done
+    assert work_objects(planned) > {"shards", "records"}
+    job.merge(planned)
+    assert work_objects(planned) == {"plan.json", "records", "claims", "workers", "summary.json"}
+
+
+def test_after_its_own_end(done: tuple[JobUnderTest, PlanReport]) -> None:
+    job, planned = done
+    first = job.merge(planned)
+    content = {name: job.published_bytes(name) for name in ("results.jsonl", "errors.jsonl", "retry.jsonl")}
+    assert job.merge(planned) == first
+    assert content == {name: job.published_bytes(name) for name in content}
+
+
+def test_with_work_objects_kept(done: tuple[JobUnderTest, PlanReport]) -> None:
+    job, planned = done
+    job = job.with_settings(keepWorkObjects=True)
+    first = job.merge(planned)
+    Path(job.place.output_uri.removeprefix("file://"), "job", "errors.jsonl").unlink()
+    assert job.merge(planned) == first
+    assert len(job.published("errors.jsonl")) == 4
+
+
+def test_by_two_at_once(done: tuple[JobUnderTest, PlanReport]) -> None:
+    job, planned = done
+    job = job.with_settings(keepWorkObjects=True)
+    threads = [threading.Thread(target=job.merge, args=(planned,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(job.published("results.jsonl")) == 16
+
+
+def test_what_another_run_published_since_is_not_taken_for_ones_own(done: tuple[JobUnderTest, PlanReport]) -> None:
+    job, planned = done
+    job.merge(planned)
+    size = len(job.published_bytes("results.jsonl"))
+    job.place.put(f"{job.place.output_uri}job/results.jsonl", b"x" * size)
+    with pytest.raises(StageFailed, match="create the BatchJob anew") as failure:
+        job.merge(planned)
+    assert failure.value.report.reason is Reason.MERGE_FAILED
+
+
+def test_objects_of_an_earlier_run_vanish_where_this_one_has_none(job: JobUnderTest) -> None:
+    job.input([chat_line("a", "status=400")]).complete()
+    assert job.published("errors.jsonl")
+    job.input([chat_line("a")]).complete()
+    for name in ("errors.jsonl", "retry.jsonl"):
+        with pytest.raises(KeyError):
+            job.published(name)
+
+
+def test_shards_without_a_record_are_named(job: JobUnderTest) -> None:
+    planned = job.with_spec(sharding={"linesPerShard": 1}).input(chat_lines(6)).plan()
+    job.work(planned, workers=1)
+    records = Path(planned.plan_uri.removeprefix("file://")).parent / "records"
+    for shard in (0, 1, 2, 4):
+        (records / f"{shard:06d}.json").unlink()
+    process = job.start_merge(planned)
+    assert process.wait() == ExitCode.SHARDS_MISSING
+    report = process.report(ShardsMissingReport)
+    assert (report.count, report.shards) == (4, "0-2,4")
+
+
+def test_a_repair_does_what_is_missing_and_no_more(job: JobUnderTest, stub: StubProcess) -> None:
+    job = job.with_spec(sharding={"linesPerShard": 1})
+    planned = job.input(chat_lines(6)).plan()
+    job.work(planned)
+    records = Path(planned.plan_uri.removeprefix("file://")).parent / "records"
+    (records / "000003.json").unlink()
+    job.work(planned, run_number=2, workers=2)
+    job.merge(planned)
+    assert ids(job.published("results.jsonl")) == ids(chat_lines(6))
+    assert {name for name, times in stub.arrivals().arrived.items() if times > 1} == {"request-3"}
+
+
+def test_progress_counts_what_is_done_by_now(job: JobUnderTest) -> None:
+    planned = job.input(chat_lines(5)).plan()
+    (progress,) = job.work(planned)
+    assert progress == Progress(
+        index=0, run=1, completed=5, shards_completed=5, usage=progress.usage, finish_reasons={"stop": 5}
+    )
+
+
+def test_progress_is_told_on_the_way(job: JobUnderTest) -> None:
+    seen: dict[str, list[tuple[int, int]]] = {"plan": [], "merge": []}
+
+    def note(stage: str) -> Callable[[int, int], None]:
+        return lambda done, total: seen[stage].append((done, total))
+
+    job.input(chat_lines(50))
+    planned = plan(job.stage(), progressed=note("plan"))
+    job.work(planned)
+    merge(job.stage(), fingerprint=planned.fingerprint, progressed=note("merge"))
+    for told in seen.values():
+        assert told == sorted(told)
+        assert told[-1][0] == told[-1][1] > 0
