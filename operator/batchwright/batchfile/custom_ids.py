@@ -4,32 +4,30 @@ Two equal digests are only a suspicion: the ids themselves are compared in a sec
 for no good file.
 """
 
-import sys
 from array import array
 from collections.abc import Iterable
 from typing import Final
 
-from xxhash import xxh3_64_digest
-
+_BUCKETS: Final = 256
 MAX_SUSPECTS: Final = 200_000
 """A bound on memory for a file that stands twice in itself. Past it the count of duplicates is a lower bound."""
 
 
 def digest_of(custom_id: str) -> int:
-    """A number of 64 bits, such as `IdDigests.suspects` has."""
-    return int.from_bytes(xxh3_64_digest(custom_id), sys.byteorder)
+    """A number of 64 bits, such as `IdDigests.suspects` has. Python's own hash: keyed anew for every process."""
+    return hash(custom_id)
 
 
 class IdDigests:
-    """Digests of ids, in buckets by their first byte, so that looking for equal ones needs little more memory."""
+    """Digests of ids, in buckets, so that looking for equal ones needs little more memory."""
 
     def __init__(self) -> None:
-        self._buckets = [array("Q") for _ in range(256)]
+        self._buckets = [array("q") for _ in range(_BUCKETS)]
 
     def add(self, custom_id: str) -> None:
         """Remember an id."""
-        digest = xxh3_64_digest(custom_id)
-        self._buckets[digest[0]].frombytes(digest)
+        digest = hash(custom_id)
+        self._buckets[digest % _BUCKETS].append(digest)
 
     def suspects(self) -> set[int]:
         """Digests that came more than once, about MAX_SUSPECTS at most."""
