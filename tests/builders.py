@@ -82,7 +82,7 @@ class JobBuilder:
 
     def running_pod(self, **fields: Any) -> "JobBuilder":
         """One more pod that runs and is ready."""
-        return self.pod(**{"phase": "Running", "started": True, "ready": True, "node": "node-1"} | fields)
+        return self.pod(**{"phase": "Running", "started_at": ago(seconds=20), "ready": True, "node": "node-1"} | fields)
 
     def ended_pod(
         self, report: Report | None = None, *, code: int = 0, reason: str = "", **fields: Any
@@ -90,7 +90,7 @@ class JobBuilder:
         """One more pod that ended."""
         termination = Termination(code, NOW, reason, report)
         phase = "Failed" if code else "Succeeded"
-        return self.pod(**{"phase": phase, "started": True, "termination": termination} | fields)
+        return self.pod(**{"phase": phase, "started_at": ago(seconds=20), "termination": termination} | fields)
 
     def waiting_pod(self, reason: str, message: str = "", **fields: Any) -> "JobBuilder":
         """One more pod whose container doesn't start."""

@@ -148,7 +148,9 @@ class World:
     def end_pod(self, uid: str, code: int, report: Report | None) -> None:
         phase = "Failed" if code else "Succeeded"
         termination = Termination(code, self.now, "", report)
-        self.pods[uid] = replace(self.pods[uid], phase=phase, started=True, waiting=None, termination=termination)
+        self.pods[uid] = replace(
+            self.pods[uid], phase=phase, started_at=self.now, waiting=None, termination=termination
+        )
         if isinstance(report, Progress):
             self.progress = counts.latest_of_each_worker((*self.progress, report))
 
@@ -227,7 +229,9 @@ class Histories(RuleBasedStateMachine):
         if reason and not pod.started:
             self.world.pods[uid] = replace(pod, waiting=Waiting(reason, "why"))
         else:
-            self.world.pods[uid] = replace(pod, phase="Running", started=True, waiting=None, ready=number % 2 == 0)
+            self.world.pods[uid] = replace(
+                pod, phase="Running", started_at=self.world.now, waiting=None, ready=number % 2 == 0
+            )
 
     @rule(number=numbers, data=st.data())
     def a_pod_ends(self, number: int, data: st.DataObject) -> None:
@@ -304,6 +308,10 @@ class Histories(RuleBasedStateMachine):
     @rule(suspend=st.booleans())
     def the_user_suspends_or_resumes(self, suspend: bool) -> None:
         self.change_spec(suspend=suspend)
+
+    @rule(image=st.sampled_from(["a:1", "b:1"]))
+    def the_user_changes_the_image(self, image: str) -> None:
+        self.change_spec(worker={"image": image})
 
     @precondition(lambda self: self.world.serial > 5)
     @rule()

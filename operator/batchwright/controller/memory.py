@@ -62,9 +62,12 @@ class Memory:
         self.progress = counts.latest_of_each_worker((*self.progress, *reports))
 
     def take_sample(self, now: datetime) -> None:
-        """Remember how many requests are done now, for the rate."""
-        done = sum(report.completed + report.failed for report in self.progress)
-        self.samples = rates.extend(self.samples, now, done)
+        """Remember how many requests are done now, for the rate. Before every worker was heard, the sum is too small,
+        and what was published is nearer to the truth."""
+        assert self.reading is not None
+        heard = sum(report.completed + report.failed for report in self.progress)
+        published = counts.done(parse_status(self.reading.batchjob))
+        self.samples = rates.extend(self.samples, now, max(heard, published))
 
     def observed(self, cluster: str) -> Observed:
         """Everything for the core to decide from.

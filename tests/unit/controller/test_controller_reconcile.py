@@ -252,6 +252,20 @@ class TestRunning:
         assert (status.progress, status.rate, status.eta) == ("1010/4000", "50/s", "60s")
         assert status.shards == ShardCounts(total=4, completed=2)
 
+    def test_a_job_that_does_not_start_is_made_anew_once_the_spec_is_mended(self) -> None:
+        run = job("run", 1).waiting_pod("ImagePullBackOff", "no such image").with_(completions=4)
+        stuck = batchjob().planned().with_job(run)
+        made_from = next(action for action in plan_for(batchjob().planned()).actions if isinstance(action, CreateJob))
+        template = made_from.manifest["metadata"]["annotations"]["batchwright.dev/template"]
+        same = batchjob().planned().with_job(run.with_(template=template))
+        assert not any(isinstance(action, DeleteJob) for action in plan_for(same).actions)
+        mended = same.with_spec(worker={"image": "there:1"})
+        (deletion,) = (action for action in plan_for(mended).actions if isinstance(action, DeleteJob))
+        assert deletion.uid == run.view.uid
+        started = mended.with_(pods=run.running_pod().pods)
+        assert not any(isinstance(action, DeleteJob) for action in plan_for(started).actions)
+        assert created(plan_for(stuck)) == []
+
     def test_progress_alone_is_written_only_every_other_second(self) -> None:
         run = batchjob().planned().with_job(job("run", 1).running_pod(index=0))
         settled = run.with_status(**dict(status_of(run)))
@@ -266,10 +280,10 @@ class TestRunning:
         ("pod", "reports", "available"),
         [
             ({}, [], True),
-            ({"ready": False, "created_at": ago(seconds=60)}, [], False),
-            ({"ready": False, "created_at": ago(seconds=5)}, [], None),
+            ({"ready": False, "started_at": ago(seconds=60)}, [], False),
+            ({"ready": False, "started_at": ago(seconds=5), "created_at": ago(seconds=60)}, [], None),
             ({}, [Progress(index=0, run=1, server_available=False, server_message="refused")], False),
-            ({"ready": False, "created_at": ago(seconds=60)}, [Progress(index=0, run=1)], False),
+            ({"ready": False, "started_at": ago(seconds=60)}, [Progress(index=0, run=1)], False),
             ({}, [Progress(index=0, run=1)], True),
         ],
         ids=["ready", "not ready", "just started", "says away", "said well, is no longer ready", "says well"],
@@ -350,6 +364,14 @@ class TestFinalizing:
         assert status.metrics is not None
         assert (status.metrics.response_time_seconds, status.metrics.requests_per_second) == ("40", "100.0")
         assert status.completed_at is not None
+
+    def test_a_server_that_was_away_is_not_shown_as_away_for_ever(self) -> None:
+        away = Progress(index=0, run=1, server_available=False)
+        running = batchjob().planned().with_job(job("run", 1).running_pod(index=0)).with_progress(away)
+        outage = status_of(running)
+        assert not conditions.is_true(outage, ConditionType.SERVER_AVAILABLE)
+        merged = self.MERGING.with_status(**dict(outage)).with_job(job("merge", 1).ended_pod(MERGED))
+        assert conditions.is_true(status_of(merged), ConditionType.SERVER_AVAILABLE)
 
     def test_missing_shards_are_repaired_by_another_run(self) -> None:
         missing = ShardsMissingReport(count=1, shards="3")

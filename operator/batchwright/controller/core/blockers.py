@@ -135,17 +135,17 @@ def _reference(observed: Observed, pod: PodView, reference: Reference, message: 
         return None
     what = f"{reference.kind} {reference.name!r}"
     if key is None:
+        kind = "secret generic" if reference.kind == "Secret" else "configmap"
+        sources = " ".join(f"--from-file={name}=FILE" for name in reference.keys)
         found = f"{what} is missing in namespace {namespace!r} ({reference.field})"
+        remedy = (
+            f"It needs {_listed(reference.keys)}: `kubectl -n {namespace} create {kind} {reference.name} {sources}`"
+        )
     else:
         found = f"{what} in namespace {namespace!r} has no key {key[1]!r} ({reference.field})"
-    kind = "secret generic" if reference.kind == "Secret" else "configmap"
-    sources = " ".join(f"--from-file={name}=FILE" for name in reference.keys)
-    return Blocker(
-        Reason.SECRET_MISSING if reference.kind == "Secret" else Reason.CONFIG_MAP_MISSING,
-        f"{found}. It needs {_listed(reference.keys)}: `kubectl -n {namespace} create {kind} {reference.name}"
-        f" {sources}`. {GOES_ON}",
-        pod.created_at,
-    )
+        remedy = f"Add the key: `kubectl -n {namespace} edit {reference.kind.lower()} {reference.name}`"
+    reason = Reason.SECRET_MISSING if reference.kind == "Secret" else Reason.CONFIG_MAP_MISSING
+    return Blocker(reason, f"{found}. {remedy}, or correct the reference. {GOES_ON}", pod.created_at)
 
 
 def _listed(keys: Sequence[str]) -> str:

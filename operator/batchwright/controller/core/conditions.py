@@ -16,7 +16,7 @@ from batchwright.controller.core.step import Step
 from batchwright.controller.settings import Settings
 
 _State = tuple[Literal["True", "False"], Reason, str]
-SERVER_AWAY = "Requests wait, nothing is charged to them, and the work goes on by itself."
+_WAITING = " Requests wait, nothing is charged to them, and the work goes on by itself."
 
 
 def find(status: BatchJobStatus, kind: ConditionType) -> Condition | None:
@@ -43,7 +43,7 @@ def is_stalled(step: Step, now: datetime, settings: Settings) -> bool:
 def server_message(step: Step) -> str:
     """What a person reads about a server that is away."""
     detail = f": {step.server.message.rstrip('.')}" if step.server and step.server.message else ""
-    return f"The model server is away{detail}. {SERVER_AWAY}"
+    return f"The model server is away{detail}.{_WAITING if step.phase is Phase.IN_PROGRESS else ''}"
 
 
 def compose(
@@ -76,6 +76,8 @@ def _terminal(step: Step, known: dict[str, Condition]) -> dict[ConditionType, _S
     for kind in (ConditionType.STALLED, ConditionType.SUSPENDED):
         if kind in known:
             states[kind] = ("False", step.reason, "")
+    if step.phase is Phase.COMPLETED and ConditionType.SERVER_AVAILABLE in known:
+        states[ConditionType.SERVER_AVAILABLE] = ("True", Reason.SERVER_ANSWERS, "The model server answered.")
     return states
 
 

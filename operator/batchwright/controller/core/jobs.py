@@ -7,13 +7,15 @@ The run is one Indexed Job: an index is a worker, not a shard. Every stage reads
     anything else             counted   up to the backoff limit
 """
 
+import hashlib
+import json
 from typing import Any
 
 from batchwright.api import defaults, names
 from batchwright.api.batchjob import BatchJobSpec
 from batchwright.api.exit_codes import FINAL_EXIT_CODES, ExitCode
 from batchwright.controller.core import child_names, pods
-from batchwright.controller.core.observed import Identity, Stage
+from batchwright.controller.core.observed import Identity, JobView, Stage
 from batchwright.controller.core.plan_of_actions import Manifest
 from batchwright.controller.settings import Settings
 
@@ -23,7 +25,7 @@ BACKOFF_LIMIT = 6
 
 def plan_job(identity: Identity, spec: BatchJobSpec, settings: Settings, attempt: int) -> Manifest:
     """The Job that checks and splits the input."""
-    return _job(identity, spec, settings, stage=Stage.PLAN, attempt=attempt, arguments=[])
+    return _signed(_job(identity, spec, settings, stage=Stage.PLAN, attempt=attempt, arguments=[]))
 
 
 def run_job(
@@ -47,22 +49,30 @@ def run_job(
     }
     if spec.queue_name:
         manifest["metadata"]["labels"][names.LABEL_QUEUE_NAME] = spec.queue_name
-    return manifest
+    return _signed(manifest)
 
 
 def merge_job(
     identity: Identity, spec: BatchJobSpec, settings: Settings, *, fingerprint: str, run: int, attempt: int
 ) -> Manifest:
     """The Job that publishes the results."""
-    return _job(
-        identity,
-        spec,
-        settings,
-        stage=Stage.MERGE,
-        run=run,
-        attempt=attempt,
-        arguments=["--fingerprint", fingerprint, "--run", str(run)],
+    return _signed(
+        _job(
+            identity,
+            spec,
+            settings,
+            stage=Stage.MERGE,
+            run=run,
+            attempt=attempt,
+            arguments=["--fingerprint", fingerprint, "--run", str(run)],
+        )
     )
+
+
+def replaces(manifest: Manifest, job: JobView) -> bool:
+    """Whether the spec asks for another Job than the one that is there. A Job's template can't be changed, so one that
+    doesn't start is made anew once the spec was mended."""
+    return bool(job.template) and manifest["metadata"]["annotations"][names.ANNOTATION_TEMPLATE] != job.template
 
 
 def workers(spec: BatchJobSpec, shards: int) -> int:
@@ -129,6 +139,15 @@ def _job(
             ),
         },
     }
+
+
+def _signed(manifest: Manifest) -> Manifest:
+    text = json.dumps([manifest["metadata"]["labels"], manifest["spec"]], sort_keys=True)
+    manifest["metadata"]["annotations"] = {
+        **manifest["metadata"]["annotations"],
+        names.ANNOTATION_TEMPLATE: hashlib.sha256(text.encode()).hexdigest()[:16],
+    }
+    return manifest
 
 
 _POD_FAILURE_POLICY: dict[str, Any] = {

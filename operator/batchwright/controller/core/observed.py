@@ -67,6 +67,8 @@ class JobView:
     suspended: bool = False
     suspended_by_us: bool = False
     queue_name: str = ""
+    template: str = ""
+    """Digest of what it was made from."""
     deleting: bool = False
     end: JobEnd | None = None
 
@@ -103,13 +105,19 @@ class PodView:
     index: int | None = None
     node: str = ""
     address: str = ""
-    started: bool = False
+    started_at: datetime | None = None
+    """When its container started, whether it still runs or not."""
     ready: bool = False
     waiting: Waiting | None = None
     unschedulable: str = ""
     termination: Termination | None = None
     delete_by: datetime | None = None
     """The end of its grace period, where it is being deleted."""
+
+    @property
+    def started(self) -> bool:
+        """Whether its container runs, or ran."""
+        return self.started_at is not None
 
     @property
     def finished(self) -> bool:

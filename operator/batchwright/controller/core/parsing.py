@@ -143,6 +143,7 @@ def _job(raw: Raw) -> JobView | None:
         suspended=bool(spec.get("suspend")),
         suspended_by_us=names.ANNOTATION_SUSPENDED in (metadata.get("annotations") or {}),
         queue_name=(metadata.get("labels") or {}).get(names.LABEL_QUEUE_NAME, ""),
+        template=(metadata.get("annotations") or {}).get(names.ANNOTATION_TEMPLATE, ""),
         deleting=bool(metadata.get("deletionTimestamp")),
         end=_job_end(status.get("conditions") or []),
     )
@@ -181,7 +182,7 @@ def _pod(raw: Raw) -> PodView | None:
         index=int(index) if index is not None and str(index).isdigit() else None,
         node=(raw.get("spec") or {}).get("nodeName") or "",
         address=status.get("podIP") or "",
-        started="running" in state or "terminated" in state,
+        started_at=_started_at(state),
         ready=(conditions.get("Ready") or {}).get("status") == "True",
         waiting=_waiting(state.get("waiting")),
         unschedulable=_unschedulable(scheduled),
@@ -192,6 +193,13 @@ def _pod(raw: Raw) -> PodView | None:
 
 def _worker(containers: Iterable[Raw]) -> Raw:
     return next((item for item in containers if item.get("name") == names.CONTAINER), {})
+
+
+def _started_at(state: Raw) -> datetime | None:
+    for kind in ("running", "terminated"):
+        if kind in state:
+            return parse_time((state[kind] or {}).get("startedAt"))
+    return None
 
 
 def _waiting(raw: Raw | None) -> Waiting | None:

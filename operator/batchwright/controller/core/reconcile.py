@@ -20,6 +20,7 @@ from batchwright.controller.core import (
     lost_nodes,
     new_status,
     notices,
+    replacement,
     running,
     spec_check,
     stopping,
@@ -83,6 +84,8 @@ def _unusable(observed: Observed, problem: str, now: datetime) -> Step:
 
 def _work(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settings) -> Step:
     """Stage after stage, until one has to wait. What the earlier ones found is written with it."""
+    outdated = replacement.outdated(observed, spec, settings)
+    observed = replacement.without(observed, outdated)
     facts: dict[str, Any] = {}
     planned = observed.status.fingerprint is not None
     while True:
@@ -95,7 +98,14 @@ def _work(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Setti
     if server is None and not planned and outcome.phase is not Phase.FAILED and observed.status.fingerprint is not None:
         server = ServerState(available=True)  # the plan has just asked it for its models
     suspended = bool(spec.suspend) and outcome.phase not in TERMINAL_PHASES
-    return replace(outcome, facts=facts | dict(outcome.facts), server=server, suspended=suspended)
+    deletions = tuple(DeleteJob(job.name, job.uid) for job in outdated)
+    return replace(
+        outcome,
+        actions=(*outcome.actions, *deletions),
+        facts=facts | dict(outcome.facts),
+        server=server,
+        suspended=suspended,
+    )
 
 
 def _stage(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settings) -> Step | Advance:

@@ -133,7 +133,7 @@ def _server(observed: Observed, pods: tuple[PodView, ...], run: int, now: dateti
     answers: list[ServerState] = []
     for pod in running:
         report = heard.get(pod.index) if pod.index is not None else None
-        young = now - pod.created_at <= _FIRST_PROBES
+        young = pod.started_at is None or now - pod.started_at <= _FIRST_PROBES
         if report is not None and not report.server_available:
             answers.append(ServerState(False, report.server_message))
         elif pod.ready or (young and report is not None):
