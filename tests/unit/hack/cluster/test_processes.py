@@ -5,51 +5,77 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from hack.cluster import processes
 
 STATE = Path("/state")
 
 
-def add(proc: Path, pid: int, *, state: str | None, role: str = "node-1", session: int = 1, inner: int = 0) -> None:
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    """A folder for processes, with our own."""
+    (tmp_path / "self" / "ns").mkdir(parents=True)
+    (tmp_path / "self" / "ns" / "net").symlink_to("net:[1]")
+    return tmp_path
+
+
+def add(
+    proc: Path,
+    pid: int,
+    *,
+    state: str | None,
+    role: str = "node-1",
+    session: int = 1,
+    inner: int = 0,
+    network: str = "net:[1]",
+) -> None:
     """A process; without `state` it is none of a cluster's."""
     folder = proc / str(pid)
-    folder.mkdir()
+    (folder / "ns").mkdir(parents=True)
+    (folder / "ns" / "net").symlink_to(network)
     marks = [f"{processes.STATE_VARIABLE}={state}", f"{processes.ROLE_VARIABLE}={role}"] if state else []
     (folder / "environ").write_bytes("\0".join(["PATH=/bin", *marks, ""]).encode())
     inner_pid = f"\t{inner}" if inner else ""
     (folder / "status").write_text(f"Name:\tx\nNSpid:\t{pid}{inner_pid}\nNSsid:\t{session}\n")
 
 
-def test_only_marked_processes_are_found(tmp_path: Path) -> None:
-    add(tmp_path, 10, state=None)
-    add(tmp_path, 11, state="/state")
-    (tmp_path / "12").mkdir()  # it ended just now
-    (tmp_path / "meminfo").touch()
+def test_only_marked_processes_are_found(proc: Path) -> None:
+    add(proc, 10, state=None)
+    add(proc, 11, state="/state")
+    (proc / "12").mkdir()  # it ended just now
+    (proc / "meminfo").touch()
 
-    assert [process.pid for process in processes.find(tmp_path)] == [11]
+    assert [process.pid for process in processes.find(proc)] == [11]
 
 
-def test_the_main_process_of_a_role_leads_its_session(tmp_path: Path) -> None:
-    add(tmp_path, 20, state="/state", role="etcd", session=20)
-    add(tmp_path, 21, state="/state", role="etcd", session=20)
-    add(tmp_path, 22, state="/elsewhere", role="etcd", session=22)
+def test_a_process_tells_whether_it_is_on_our_network(proc: Path) -> None:
+    add(proc, 15, state="/state")
+    add(proc, 16, state="/state", network="net:[2]")
 
-    found = processes.main_process(processes.find(tmp_path), STATE, "etcd")
+    assert {process.pid: process.on_our_network for process in processes.find(proc)} == {15: True, 16: False}
+
+
+def test_the_main_process_of_a_role_leads_its_session(proc: Path) -> None:
+    add(proc, 20, state="/state", role="etcd", session=20)
+    add(proc, 21, state="/state", role="etcd", session=20)
+    add(proc, 22, state="/elsewhere", role="etcd", session=22)
+
+    found = processes.main_process(processes.find(proc), STATE, "etcd")
 
     assert found is not None
     assert found.pid == 20
 
 
-def test_the_first_process_of_a_node_is_number_one_of_its_namespace(tmp_path: Path) -> None:
-    add(tmp_path, 30, state="/state", session=30)
-    add(tmp_path, 31, state="/state", session=30, inner=1)
-    add(tmp_path, 32, state="/state", session=30, inner=7)
+def test_the_first_process_of_a_node_is_number_one_of_its_namespace(proc: Path) -> None:
+    add(proc, 30, state="/state", session=30)
+    add(proc, 31, state="/state", session=30, inner=1)
+    add(proc, 32, state="/state", session=30, inner=7)
 
-    found = processes.first_process(processes.find(tmp_path), STATE, "node-1")
+    found = processes.first_process(processes.find(proc), STATE, "node-1")
 
     assert found is not None
     assert found.pid == 31
-    assert processes.first_process(processes.find(tmp_path), STATE, "node-2") is None
+    assert processes.first_process(processes.find(proc), STATE, "node-2") is None
 
 
 def test_a_started_process_is_found_with_a_clean_environment_and_killed(tmp_path: Path) -> None:
