@@ -54,8 +54,9 @@ def hold_all(custom_id: str) -> None:
 class ScriptedTransport:
     """Answers by a script. `arrived` counts tries by custom_id."""
 
-    def __init__(self, respond: Responder) -> None:
+    def __init__(self, respond: Responder, delay: Callable[[], float] = lambda: 0.0) -> None:
         self.respond = respond
+        self._delay = delay
         self.arrived = Counter[str]()
         self.in_flight = 0
         self._released = asyncio.Event()
@@ -69,7 +70,7 @@ class ScriptedTransport:
             if reply is None:
                 await self._released.wait()
                 reply = answer()
-            await asyncio.sleep(0)
+            await asyncio.sleep(self._delay())
         finally:
             self.in_flight -= 1
         if isinstance(reply, Exception):

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import itertools
 import random
 from collections import Counter
 from pathlib import Path
@@ -153,6 +154,20 @@ class TestStop:
         await self.stopped(work, transport, in_flight=1)
         await self.finished_by_another(work, transport)
 
+    async def test_while_there_is_no_room_and_the_open_shard_cannot_end(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(runner, "MAX_OPEN_SHARDS", 1)
+        work = Work(tmp_path, lines=6, lines_per_shard=3, retries=100)
+        transport = ScriptedTransport(lambda custom_id: answer(503))
+        worker = work.runner(transport)
+        async with running(worker) as task:
+            await until(lambda: len(transport.arrived) == 3)
+            await settle()
+            worker.stop()
+            await task
+        assert len(transport.arrived) == 3
+
     async def test_while_requests_wait_for_their_next_try(self, tmp_path: Path) -> None:
         work = Work(tmp_path, lines=8, retries=100)
         transport = ScriptedTransport(lambda custom_id: answer(503))
@@ -229,6 +244,38 @@ class TestStop:
             with pytest.raises(asyncio.CancelledError):
                 await task
         assert work.segment_ids() == ["id-0"]
+
+
+class TestAgainAndAgain:
+    """Workers that are ended at moments of chance, one after the other, until nothing is left."""
+
+    async def rounds(self, work: Work, seed: int, *ways: str) -> ScriptedTransport:
+        chance = random.Random(seed)
+        transport = ScriptedTransport(answer_all, delay=lambda: chance.uniform(0, 0.01))
+        for attempt in itertools.count():
+            worker = work.runner(transport, f"attempt-{attempt}")
+            async with running(worker) as task:
+                await asyncio.wait((task,), timeout=chance.uniform(0, 0.06))
+                way = chance.choice(ways)
+                {"stop": worker.stop, "abandon": worker.abandon, "cancel": task.cancel}[way]()
+                await asyncio.wait((task,))
+            if worker.finished:
+                return transport
+        raise AssertionError
+
+    @pytest.mark.parametrize("seed", range(3))
+    async def test_a_stop_costs_nothing_at_all(self, tmp_path: Path, seed: int) -> None:
+        work = Work(tmp_path, lines=200, segment_seconds=0.02)
+        transport = await self.rounds(work, seed, "stop")
+        assert Counter(work.results()) == Counter(work.ids)
+        assert transport.arrived == Counter(work.ids)
+
+    @pytest.mark.parametrize("seed", range(3))
+    async def test_whatever_the_way_each_line_ends_once(self, tmp_path: Path, seed: int) -> None:
+        work = Work(tmp_path, lines=200, segment_seconds=0.02)
+        await self.rounds(work, seed, "stop", "abandon", "cancel")
+        assert Counter(work.results()) == Counter(work.ids)
+        assert sorted(work.records()) == list(range(20))
 
 
 class TestFailure:
