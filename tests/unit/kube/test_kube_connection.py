@@ -1,0 +1,162 @@
+"""Calls over real HTTP to a server that answers as an API server does."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from kubernetes import client
+
+from batchwright.kube import errors
+from batchwright.kube.batchjobs import BatchJobs
+from batchwright.kube.connection import Connection, path_of
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers with what the test put down, and keeps what it was sent."""
+
+    answers: ClassVar[list[tuple[int, Any]]] = []
+    requests: ClassVar[list[dict[str, Any]]] = []
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = urlsplit(self.path)
+        self.requests.append(
+            {
+                "method": self.command,
+                "path": parts.path,
+                "query": parse_qs(parts.query),
+                "type": self.headers.get("Content-Type"),
+                "authorization": self.headers.get("Authorization"),
+                "body": json.loads(body) if body else None,
+            }
+        )
+        status, answer = self.answers.pop(0)
+        content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[HTTPServer]:
+    _Handler.answers, _Handler.requests = [], []
+    server = HTTPServer(("127.0.0.1", 0), _Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def connection(server: HTTPServer) -> Iterator[Connection]:
+    configuration = client.Configuration(host=f"http://127.0.0.1:{server.server_port}")
+    configuration.api_key["BearerToken"] = "bearer first"
+    api_client = client.ApiClient(configuration)
+    yield Connection(api_client)
+    api_client.rest_client.pool_manager.clear()
+
+
+def status(code: int, reason: str, message: str) -> tuple[int, dict[str, Any]]:
+    return code, {"kind": "Status", "reason": reason, "message": message, "code": code}
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        (status(404, "NotFound", "jobs x not found"), errors.NotFound, "jobs x not found"),
+        (status(409, "AlreadyExists", "exists"), errors.AlreadyExists, "exists"),
+        (status(409, "Conflict", "the object has been modified"), errors.Conflict, "modified"),
+        (status(403, "Forbidden", "exceeded quota"), errors.Refused, "exceeded quota"),
+        (status(422, "Invalid", "spec.x: wrong"), errors.Refused, "spec.x: wrong"),
+        (status(429, "TooManyRequests", "slow down"), errors.Unavailable, "slow down"),
+        (status(500, "InternalError", "failed calling webhook"), errors.Unavailable, "webhook"),
+        ((502, b"<html>bad gateway</html>"), errors.Unavailable, "bad gateway"),
+    ],
+)
+def test_a_refusal_is_an_exception_with_the_servers_message(
+    connection: Connection, answer: tuple[int, Any], error: type[errors.KubernetesError], message: str
+) -> None:
+    _Handler.answers = [answer]
+    with pytest.raises(error, match=message) as caught:
+        connection.create("/api/v1/namespaces/demo/pods", {})
+    assert type(caught.value) is error
+    assert caught.value.status == answer[0]
+
+
+def test_a_server_that_is_not_there_is_unavailable() -> None:
+    configuration = client.Configuration(host="http://127.0.0.1:9")
+    configuration.retries = False
+    with pytest.raises(errors.Unavailable, match="no answer"):
+        Connection(client.ApiClient(configuration)).get("/api")
+
+
+def test_a_list_is_read_page_by_page(connection: Connection) -> None:
+    pages = [{"items": [{"n": 1}], "metadata": {"continue": "next"}}, {"items": [{"n": 2}], "metadata": {}}]
+    _Handler.answers = [(200, page) for page in pages]
+    items = connection.list("/api/v1/pods", {"labelSelector": "a=b,c"})
+    assert items == [{"n": 1}, {"n": 2}]
+    first, second = (request["query"] for request in _Handler.requests)
+    assert first == {"labelSelector": ["a=b,c"], "limit": ["500"]}
+    assert second["continue"] == ["next"]
+
+
+def test_a_status_is_patched_only_on_the_very_object(connection: Connection) -> None:
+    _Handler.answers = [(200, {})]
+    BatchJobs(connection).patch_status("demo", "nightly", "uid-1", {"phase": "failed", "eta": None})
+    (request,) = _Handler.requests
+    assert (request["method"], request["path"]) == (
+        "PATCH",
+        "/apis/batchwright.dev/v1alpha1/namespaces/demo/batchjobs/nightly/status",
+    )
+    assert request["type"] == "application/merge-patch+json"
+    assert request["body"] == {"metadata": {"uid": "uid-1"}, "status": {"phase": "failed", "eta": None}}
+
+
+def test_a_deletion_takes_the_children_along_in_the_background(connection: Connection) -> None:
+    _Handler.answers = [(200, {})]
+    BatchJobs(connection).delete("demo", "nightly", "uid-1")
+    (request,) = _Handler.requests
+    assert request["body"]["propagationPolicy"] == "Background"
+    assert request["body"]["preconditions"] == {"uid": "uid-1"}
+
+
+def test_a_token_that_was_renewed_is_sent(server: HTTPServer) -> None:
+    tokens = iter(["bearer first", "bearer second"])
+    configuration = client.Configuration(host=f"http://127.0.0.1:{server.server_port}")
+    configuration.api_key["BearerToken"] = "none yet"
+
+    def renew(configuration: client.Configuration) -> None:
+        configuration.api_key["BearerToken"] = next(tokens)
+
+    configuration.refresh_api_key_hook = renew
+    api_client = client.ApiClient(configuration)
+    connection = Connection(api_client)
+    _Handler.answers = [(200, {}), (200, {})]
+    connection.get("/api")
+    connection.get("/api")
+    api_client.rest_client.pool_manager.clear()
+    assert [request["authorization"] for request in _Handler.requests] == ["bearer first", "bearer second"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [
+        (("v1", "pods", "demo"), "/api/v1/namespaces/demo/pods"),
+        (("v1", "nodes", None, "node-1"), "/api/v1/nodes/node-1"),
+        (("batch/v1", "jobs", "demo", "a/b"), "/apis/batch/v1/namespaces/demo/jobs/a%2Fb"),
+    ],
+)
+def test_paths(arguments: tuple[Any, ...], path: str) -> None:
+    assert path_of(*arguments) == path
