@@ -103,9 +103,9 @@ def test_objects_without_our_labels_are_none_of_ours() -> None:
 
 
 def test_a_spec_that_cannot_be_read_names_the_field() -> None:
-    raw = {"spec": {"input": {"uri": "s3://b/x"}, "output": {"uri": "s3://b/"}, "server": {"headers": {"a b": "c"}}}}
-    spec, problem = parsing.parse_spec(raw)
-    assert spec is None
+    spec = {"input": {"uri": "s3://bucket/x"}, "output": {"uri": "s3://bucket/"}, "server": {"headers": {"a b": "c"}}}
+    parsed, problem = parsing.parse_spec({"spec": spec})
+    assert parsed is None
     assert problem.startswith("spec.server")
 
 

@@ -358,7 +358,7 @@ class TestLoop:
 
     async def until(self, condition: Any) -> None:
         async with asyncio.timeout(20):
-            while not condition():
+            while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     async def test_a_new_batchjob_gets_its_children_and_its_status(self) -> None:
