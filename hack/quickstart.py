@@ -47,16 +47,16 @@ def kubectl_json(*arguments: str) -> Any:
 
 
 @contextlib.contextmanager
-def port_forward(service: str, port: int, namespace: str = NAMESPACE) -> Iterator[str]:
-    """A tunnel to a Service; gives `127.0.0.1:<free port>`."""
-    command = kubectl_command("-n", namespace, "port-forward", f"service/{service}", f":{port}")
+def port_forward(target: str, port: int, namespace: str = NAMESPACE) -> Iterator[str]:
+    """A tunnel to a target such as `service/s3`; gives `127.0.0.1:<free port>`."""
+    command = kubectl_command("-n", namespace, "port-forward", target, f":{port}")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
         found = re.search(r"127\.0\.0\.1:\d+", line)
         if found is None:
-            raise RuntimeError(f"no tunnel to service/{service} in {namespace}: is `make quickstart` done?")
+            raise RuntimeError(f"no tunnel to {target} in {namespace}: is `make quickstart` done?")
         yield found[0]
     finally:
         process.terminate()
@@ -73,7 +73,7 @@ def quickstart_s3() -> Iterator["S3Client"]:
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
-    with port_forward("s3", 7070) as address:
+    with port_forward("service/s3", 7070) as address:
         yield boto3.client(
             "s3",
             endpoint_url=f"http://{address}",

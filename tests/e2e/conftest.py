@@ -33,7 +33,7 @@ def quickstart(cluster: Cluster, quickstart_bucket: Any) -> Iterator[Quickstart]
     """The quickstart with a model server that has counted nothing yet; BatchJobs of the test go with it."""
     # A tunnel for each test: it ends with the pod that it leads to, which a test may restart.
     with (
-        port_forward("model-server", 8001) as control,
+        port_forward("deployment/model-server", 8001) as control,
         httpx.Client(base_url=f"http://{control}", timeout=30) as stub,
     ):
         stub.post("/stub/reset").raise_for_status()
