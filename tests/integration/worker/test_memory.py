@@ -52,7 +52,7 @@ def test_a_workers_memory_does_not_depend_on_the_size_of_the_file(job: JobUnderT
 
 
 def test_a_worker_that_restores_large_answers_does_not_hold_them(job: JobUnderTest, stub: StubProcess) -> None:
-    lines = [chat_line(f"id-{number}", "size=1MiB") for number in range(150)]
+    lines = [chat_line(f"id-{number}", "size=1MiB") for number in range(120)]
     # A slow line keeps the shard open, so that there is something to restore.
     lines.append(chat_line("slow", "delay=60,times=1"))
     job = job.with_spec(sharding={"linesPerShard": 200}, requests={"maxConcurrency": 4})

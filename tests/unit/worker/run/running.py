@@ -17,7 +17,7 @@ from batchwright.batchfile.layout import WorkLayout
 from batchwright.batchfile.plan_record import PlannedInput, PlanRecord, Shard, decode_record
 from batchwright.batchfile.result_line import read_finished_line
 from batchwright.batchfile.shard_record import ShardRecord, WorkerState
-from batchwright.storage.errors import StorageError
+from batchwright.storage.errors import AccessDenied, StorageError, StorageUnavailable
 from batchwright.storage.file import FileStore
 from batchwright.storage.protocol import ObjectInfo
 from batchwright.worker.api_key import ApiKey
@@ -112,6 +112,16 @@ class FailingStore(FileStore):
     def read(self, key: str) -> bytes:
         self._check("read", key)
         return super().read(key)
+
+
+def refused(key: str) -> AccessDenied:
+    """A refusal, which doesn't pass."""
+    return AccessDenied("PutObject", key, "no", "s3:PutObject")
+
+
+def away(key: str) -> StorageUnavailable:
+    """What passes by itself."""
+    return StorageUnavailable("PutObject", key, "away")
 
 
 @dataclass
@@ -228,3 +238,11 @@ async def until(condition: Callable[[], object]) -> None:
 async def settle(seconds: float = 0.05) -> None:
     """Give a worker the time to do what it should not do."""
     await asyncio.sleep(seconds)
+
+
+async def finish(work: Work, attempt: str = "last") -> ScriptedTransport:
+    """Let another worker do what is left."""
+    transport = ScriptedTransport(answer_all)
+    async with running(work.runner(transport, attempt)) as task:
+        await task
+    return transport

@@ -1,7 +1,9 @@
 """SIGTERM meets a worker at any moment."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +41,7 @@ async def test_while_the_worker_reads_its_plan() -> None:
     assert drain.interrupted
 
 
-def worker_of(work: Work, transport: ScriptedTransport):  # type: ignore[no-untyped-def]
+def worker_of(work: Work, transport: ScriptedTransport) -> Callable[[Started], Coroutine[Any, Any, Progress]]:
     async def begin(started: Started) -> Progress:
         runner = work.runner(transport)
         started(runner, runner._progress)

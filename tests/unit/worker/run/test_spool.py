@@ -1,5 +1,6 @@
 """Lines that come in any order leave in input order."""
 
+import os
 import random
 from pathlib import Path
 
@@ -99,14 +100,14 @@ def test_what_an_earlier_process_left_in_the_folder_is_not_read(tmp_path: Path) 
 def test_a_full_disk_harms_no_earlier_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spool = Spool(tmp_path / "spool", 2)
     spool.assign(0, spool.append(b"first"), succeeded=True)
-    real = module.os.pwrite
+    real = os.pwrite
 
     def full(descriptor: int, data: memoryview, offset: int) -> int:
         if len(data) > 3:
             return real(descriptor, data[:3], offset)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module.os, "pwrite", full)
+    monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(OSError, match="No space left"):
         spool.append(b"second")
     monkeypatch.undo()
