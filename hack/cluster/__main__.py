@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from . import image_builder, kind, machine_cluster, programs
@@ -31,18 +32,24 @@ def _run(options: argparse.Namespace) -> None:
         case "up":
             machine_cluster.up(options.nodes, layout, checkout)
         case "down":
-            kind.down()
-            machine_cluster.down(layout, checkout)
+            _down(layout, checkout)
         case "kind-up":
             kind.up(REPOSITORY / "kind-config.yaml", checkout)
         case "images":
             _images(layout)
         case "build":
-            programs.build((*programs.CLUSTER_PROGRAMS, programs.VERSITYGW))
+            programs.build(programs.ALL)
         case "kill-node":
             machine_cluster.kill_node(options.node, layout)
         case "revive-node":
             machine_cluster.revive_node(options.node, layout)
+
+
+def _down(layout: Layout, checkout: Checkout) -> None:
+    kind.down(checkout)
+    # Without root there can be no other cluster of ours, unless its state says so.
+    if os.geteuid() == 0 or layout.state.is_dir():
+        machine_cluster.down(layout, checkout)
 
 
 def _images(layout: Layout) -> None:

@@ -48,10 +48,11 @@ def up(configuration: Path, checkout: Checkout) -> None:
     say(f"the cluster is up: export KUBECONFIG={checkout.kubeconfig}")
 
 
-def down() -> None:
-    """Delete the cluster if it is there."""
+def down(checkout: Checkout) -> None:
+    """Delete the cluster if it is there, and the checkout's kubeconfig."""
     if exists():
         run("kind", "delete", "cluster", "--name", CLUSTER, timeout=300)
+        shutil.rmtree(checkout.folder, ignore_errors=True)
 
 
 def load(references: list[str]) -> None:

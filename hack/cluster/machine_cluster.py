@@ -52,7 +52,7 @@ def up(count: int | None, layout: Layout, checkout: Checkout) -> None:
     host.require_namespaces()
     host.install_node_packages()
     # Before anything runs: a compiler beside a cluster starves it.
-    programs.build(programs.CLUSTER_PROGRAMS)
+    programs.build(programs.ALL)
     archives = image_builder.build(SYSTEM_IMAGES)
     with _locked(layout):
         _check_version(layout)

@@ -17,7 +17,7 @@ from .locks import exclusive
 from .paths import cache_directory
 
 KUBERNETES = "v1.34.4"
-MINIMUM_GO = (1, 25)
+MINIMUM_GO = (1, 26)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,7 @@ COREDNS = Program("coredns", "github.com/coredns/coredns", "v1.14.7", "github.co
 VERSITYGW = Program("versitygw", "github.com/versity/versitygw", "v1.8.0", "github.com/versity/versitygw/cmd/versitygw")
 PAUSE = Program("pause", "", "v1", ".", Path(__file__).parent / "pause" / "main.go")
 CLUSTER_PROGRAMS = (PAUSE, *NODE_PROGRAMS, *CONTROL_PLANE_PROGRAMS, COREDNS)
+ALL = (*CLUSTER_PROGRAMS, VERSITYGW)
 
 
 def build(programs: Iterable[Program]) -> None:
@@ -83,10 +84,25 @@ def require_go() -> None:
     needed = ".".join(map(str, MINIMUM_GO))
     if shutil.which("go") is None:
         raise ClusterError(f"Go {needed} or later is missing: it compiles the cluster's programs (https://go.dev/dl)")
-    version = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, timeout=60, check=False).stdout
+    answer = subprocess.run(
+        ["go", "env", "GOVERSION", "GOTOOLCHAIN"], capture_output=True, text=True, timeout=60, check=False
+    )
+    version, _, toolchain = answer.stdout.strip().partition("\n")
+    if too_old(version, toolchain):
+        raise ClusterError(f"Go {needed} or later is needed to compile the cluster's programs; found {version}")
+
+
+def too_old(version: str, toolchain: str) -> bool:
+    """Whether this Go can neither compile the programs nor, as later ones do, fetch the Go that can.
+
+    Args:
+        version: as in `go env GOVERSION`, for instance go1.26.1.
+        toolchain: as in `go env GOTOOLCHAIN`: local forbids fetching. Go 1.20 and older print nothing.
+    """
     found = re.match(r"go(\d+)\.(\d+)", version)
-    if found and (int(found[1]), int(found[2])) < MINIMUM_GO:
-        raise ClusterError(f"Go {needed} or later is needed to compile the cluster's programs; found {version.strip()}")
+    if found is None or (int(found[1]), int(found[2])) >= MINIMUM_GO:
+        return False
+    return toolchain in ("", "local")
 
 
 def go_mod(program: Program, upstream: str) -> str:

@@ -83,6 +83,23 @@ def test_a_missing_go_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_no_two_programs_share_a_name() -> None:
-    names = [program.name for program in (*programs.CLUSTER_PROGRAMS, programs.VERSITYGW)]
+    names = [program.name for program in programs.ALL]
 
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("version", "toolchain", "too_old"),
+    [
+        ("go1.26.1", "local", False),
+        ("go1.27", "auto", False),
+        ("go1.24.3", "local", True),
+        ("go1.24.3", "auto", False),
+        ("go1.19.8", "", True),
+        ("devel go1.28-abc", "local", False),
+    ],
+)
+def test_a_go_that_can_not_compile_the_programs_is_told_from_one_that_can(
+    version: str, toolchain: str, too_old: bool
+) -> None:
+    assert programs.too_old(version, toolchain) == too_old
