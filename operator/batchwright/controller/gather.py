@@ -83,6 +83,7 @@ class Gatherer:
                 node: node_is_ready(self._children.node(node))
                 for node in {pod.node for pod in lost_nodes.suspects(pods, now, self._settings)}
             },
+            at=now,
         )
 
     def _occurrences(

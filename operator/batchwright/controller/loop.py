@@ -141,7 +141,7 @@ class Loops:
 
     async def _pass(self, namespace: str, name: str, uid: str, memory: Memory) -> Wait | None:
         now = self._clock()
-        if memory.reading is None:
+        if memory.reading is None or now - memory.reading.at >= self._settings.resync_interval:
             reading = await self.in_thread(self._gatherer.read, namespace, name, uid, now)
             if reading is None:
                 return None

@@ -32,6 +32,7 @@ class Reading:
     pods: tuple[PodView, ...]
     occurrences: tuple[Occurrence, ...]
     nodes_ready: Mapping[str, bool]
+    at: datetime
 
 
 @dataclass(slots=True)

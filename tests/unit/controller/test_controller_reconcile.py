@@ -554,6 +554,11 @@ class TestLostNodes:
         marks = [action for action in plan_for(builder).actions if isinstance(action, MarkPodFailed)]
         assert [mark.name for mark in marks] == ([self.LOST.pods[0].name] if marked else [])
 
+    def test_its_node_is_looked_at_although_only_progress_was_to_be_asked_for(self) -> None:
+        wait = plan_for(batchjob().planned().with_job(self.LOST)).wait
+        assert wait is not None
+        assert wait.refresh
+
     def test_it_gets_its_grace_period_and_a_margin(self) -> None:
         young = job("run", 1).running_pod(node="node-2", delete_by=ago(seconds=20))
         builder = batchjob().planned().with_job(young).with_(nodes_ready={"node-2": False})

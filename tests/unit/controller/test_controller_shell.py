@@ -180,8 +180,8 @@ class TestApply:
 
 class TestMemory:
     def reading(self, **fields: Any) -> Reading:
-        defaults: dict[str, Any] = {"config_map": None, "jobs": (), "pods": (), "occurrences": (), "nodes_ready": {}}
-        return Reading(IDENTITY, fields.pop("batchjob", RAW), **(defaults | fields))
+        nothing: dict[str, Any] = {"config_map": None, "jobs": (), "pods": (), "occurrences": (), "nodes_ready": {}}
+        return Reading(IDENTITY, fields.pop("batchjob", RAW), **(nothing | {"at": NOW} | fields))
 
     def test_progress_is_taken_from_the_pods_last_words(self) -> None:
         run = (
@@ -388,6 +388,39 @@ class TestLoop:
         await self.until(lambda: api.called("patch_status"))
         stop.event.set()
         await task
+        loops.close()
+
+    async def test_everything_is_read_anew_at_the_resync_interval(self) -> None:
+        clock = [NOW]
+        run = {"batchwright.dev/stage": "run", "batchwright.dev/run": "1"}
+        started = {"name": "worker", "state": {"running": {"startedAt": NOW.isoformat()}}}
+        status = new_status.as_written(BatchJobStatus(fingerprint="f", request_counts=RequestCounts(total=1)))
+        api = Api(
+            get={**RAW, "status": status},
+            patch_status={**RAW, "status": status},
+            jobs=[raw_child("job", NOW, metadata={"uid": "uid-job", "labels": run})],
+            pods=[
+                raw_child(
+                    "pod",
+                    NOW,
+                    metadata={"labels": run},
+                    status={"phase": "Running", "containerStatuses": [started]},
+                )
+            ],
+        )
+        loops = self.loops(api)
+        loops._clock = lambda: clock[0]
+        memory = Memory()
+        await loops._guarded_pass("demo", "nightly", IDENTITY.uid, memory)
+        ((_, _, manifest),) = api.called("create_config_map")
+        api.answers["config_map"] = {**manifest, "metadata": {**manifest["metadata"], "uid": "c"}}
+        await loops._guarded_pass("demo", "nightly", IDENTITY.uid, memory)
+        settled = len(api.called("jobs"))
+        await loops._guarded_pass("demo", "nightly", IDENTITY.uid, memory)
+        assert len(api.called("jobs")) == settled
+        clock[0] += timedelta(minutes=1)
+        await loops._guarded_pass("demo", "nightly", IDENTITY.uid, memory)
+        assert len(api.called("jobs")) == settled + 1
         loops.close()
 
     async def test_only_a_change_of_the_spec_wakes_the_loop(self) -> None:

@@ -50,7 +50,7 @@ def reconcile(observed: Observed, now: datetime, settings: Settings) -> Plan:
         actions=_actions(observed, step, now, settings),
         status=status if write else None,
         notices=notices.between(observed.status, status) if write else (),
-        wait=_wait(observed, step, now, delay if not write else None),
+        wait=_wait(observed, step, now, settings, delay if not write else None),
     )
 
 
@@ -144,13 +144,15 @@ def _would_go_on(observed: Observed, job: JobView) -> bool:
     return not any(pod.termination is not None and pod.termination.exit_code in last_codes for pod in pods)
 
 
-def _wait(observed: Observed, step: Step, now: datetime, delay: timedelta | None) -> Wait | None:
+def _wait(observed: Observed, step: Step, now: datetime, settings: Settings, delay: timedelta | None) -> Wait | None:
     """The earliest of: what the stage wants, the delayed write, the end of the completion window."""
     if step.phase in TERMINAL_PHASES:
         return None
     wait = step.wait
     if delay is not None and (wait is None or delay < wait.after):
         wait = Wait(delay, refresh=False)
+    if wait is not None and lost_nodes.suspects(observed.pods, now, settings):
+        wait = replace(wait, refresh=True)  # with a look at their nodes
     expiry = stopping.expires_at(observed, observed.spec) if observed.spec else None
     if expiry is not None and expiry > now and (wait is None or expiry - now < wait.after):
         wait = Wait(expiry - now)
