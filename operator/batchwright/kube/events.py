@@ -10,7 +10,7 @@ from batchwright.kube import errors
 from batchwright.kube.connection import Connection, path_of
 
 COMPONENT = "batchwright-operator"
-_MAX_MESSAGE = 1024
+_MAX_MESSAGE_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Events:
             },
             "type": severity,
             "reason": reason,
-            "message": message[:_MAX_MESSAGE],
+            "message": message.encode()[:_MAX_MESSAGE_BYTES].decode(errors="ignore"),
             "source": {"component": COMPONENT},
             "reportingComponent": COMPONENT,
             "firstTimestamp": moment,
