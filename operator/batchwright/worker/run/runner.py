@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -36,8 +36,8 @@ MAX_OPEN_SHARDS: Final = 8
 BYTES_IN_FLIGHT: Final = 64 << 20
 """Input lines held in the queue and in flight. Where lines are large, fewer are in flight."""
 SEGMENT_SECONDS: Final = 5.0
-LAST_SAVE_SECONDS: Final = 10.0
-"""How long the last save tries again. It happens within the grace period, after everything else."""
+LAST_SAVE_SECONDS: Final = 6.0
+"""What the store gets to take what is finished, and again for the worker's state, once nobody waits any longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,7 @@ class Runner:
         self._working: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
         self._none_left = False
+        self._abandoned = asyncio.Event()
         self._writing_state = threading.Lock()
 
     async def run(self) -> Progress:
@@ -101,6 +102,9 @@ class Runner:
         saving = asyncio.create_task(self._save_regularly())
         try:
             await asyncio.wait((self._working,))
+        except asyncio.CancelledError:
+            self.abandon()
+            raise
         finally:
             try:
                 await _end(self._working, saving)
@@ -123,8 +127,9 @@ class Runner:
         self._room.release()  # a feeder that waits for room looks up
 
     def abandon(self) -> None:
-        """Wait no longer for what is in flight."""
+        """Wait no longer for what is in flight, and only a few seconds for the store."""
         self.stop()
+        self._abandoned.set()
         if self._working is not None:
             self._working.cancel()
 
@@ -253,17 +258,35 @@ class Runner:
                 await patiently(shard.flush)
 
     async def _save_last(self) -> None:
-        """Write what is finished and not committed. What can't be written is the successor's to do again."""
-        saves = [shard.flush for shard in self._progress.open.values()]
-        saves.append(partial(self._write_state, self._progress.state()))
-        tries = (patiently(save, patience=LAST_SAVE_SECONDS) for save in saves)
-        for result in await asyncio.gather(*tries, return_exceptions=True):
-            if isinstance(result, Exception):
-                logger.warning("finished work could not be saved: %s", result)
+        """Write what is finished and not committed. What can't be written is the successor's to do again.
+
+        The store is waited for as long as nobody has called `abandon`, and for a few seconds after it.
+        """
+        flushing = asyncio.create_task(_try_all([shard.flush for shard in self._progress.open.values()]))
+        abandoned = asyncio.create_task(self._abandoned.wait())
+        await asyncio.wait((flushing, abandoned), return_when=asyncio.FIRST_COMPLETED)
+        abandoned.cancel()
+        await _within_last_seconds(flushing)
+        state = partial(self._write_state, self._progress.state())
+        await _within_last_seconds(asyncio.create_task(_try_all([state])))
 
     def _write_state(self, state: WorkerState) -> None:
         with self._writing_state:  # an earlier call that was given up must not come in after this one
             self._output.write(self._layout.worker(self._me.run, self._me.index), encode_record(state))
+
+
+async def _try_all(saves: Iterable[Callable[[], None]]) -> None:
+    for result in await asyncio.gather(*map(patiently, saves), return_exceptions=True):
+        if isinstance(result, Exception):
+            logger.warning("finished work could not be saved: %s", result)
+
+
+async def _within_last_seconds(saving: asyncio.Task[None]) -> None:
+    """Wait for a save, but not for ever: a thread that hangs in a call to a dead store is left behind."""
+    await asyncio.wait((saving,), timeout=LAST_SAVE_SECONDS)
+    if not saving.done():
+        saving.cancel()
+        logger.warning("finished work could not be saved: the store doesn't answer")
 
 
 async def _end(*tasks: asyncio.Task[None]) -> None:

@@ -3,14 +3,16 @@
 import asyncio
 import itertools
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from batchwright.worker.run import runner
+from batchwright.worker.run import patience, runner
 from unit.worker.run.running import (
+    SECONDS,
     ScriptedTransport,
     Work,
     answer,
@@ -140,6 +142,40 @@ class TestStop:
         second = await finish(work)
         assert Counter(work.results()) == Counter(work.ids)
         assert set(work.ids) - set(second.arrived) == {"id-0", "id-1"}
+
+    async def test_abandoned_it_does_not_wait_for_a_store_that_hangs(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(runner, "LAST_SAVE_SECONDS", 0.05)
+        work, hanging = Work(tmp_path, lines=50), threading.Event()
+        work.store.fail = lambda operation, key: None if "claims" in key else hanging.wait(SECONDS) and None
+        transport = ScriptedTransport(lambda custom_id: answer() if custom_id == "id-0" else None)
+        worker = work.runner(transport)
+        async with running(worker) as task:
+            await until(lambda: transport.arrived.total() == 5)
+            worker.stop()
+            worker.abandon()
+            await task
+            hanging.set()
+
+    async def test_until_it_is_abandoned_it_waits_for_a_store_that_is_away(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(runner, "LAST_SAVE_SECONDS", 0.0)
+        monkeypatch.setattr(patience, "FIRST_PAUSE", 0.001)
+        work = Work(tmp_path, lines=50)
+        work.store.fail = lambda operation, key: away(key) if "segments" in key else None
+        transport = ScriptedTransport(hold_all)
+        worker = work.runner(transport)
+        async with running(worker) as task:
+            await until(lambda: transport.in_flight == 4)
+            worker.stop()
+            transport.release()
+            await settle()
+            assert not task.done()
+            work.store.fail = lambda operation, key: None
+            await task
+        assert len(work.segment_ids()) == 4
 
     async def test_abandoned_without_a_stop_before(self, tmp_path: Path) -> None:
         work, transport = Work(tmp_path, lines=50), ScriptedTransport(hold_all)
