@@ -22,7 +22,6 @@ from statistics import median
 from typing import Any, NoReturn
 
 import msgspec
-from xxhash import xxh3_128_digest
 
 from batchwright.batchfile.lines import split_lines
 from batchwright.batchfile.validation import Validator
@@ -117,7 +116,7 @@ def batchwright(path: Path, lines: list[bytes]) -> None:
 def json_pipeline(path: Path, lines: list[bytes]) -> None:
     """The same with json: everything that one would write in our place, as fast as it goes."""
     decode = json.JSONDecoder(parse_constant=refuse, parse_float=finite).decode
-    seen: set[bytes] = set()
+    seen: set[str] = set()
     offsets = array("Q")
     offset = 0
     endpoint = model = None
@@ -135,9 +134,8 @@ def json_pipeline(path: Path, lines: list[bytes]) -> None:
             assert body["model"] == model
             assert body.get("messages") is not None
             assert not body.get("stream")
-            digest = xxh3_128_digest(custom_id)
-            assert digest not in seen
-            seen.add(digest)
+            assert custom_id not in seen
+            seen.add(custom_id)
             offsets.append(offset)
             offset += len(line) + 1
     assert len(offsets) == len(lines)

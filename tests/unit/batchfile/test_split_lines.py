@@ -1,5 +1,6 @@
 """Cutting chunks into lines."""
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -31,6 +32,7 @@ def test_lines_of_chunks(chunks: list[bytes], lines: list[bytes]) -> None:
 
 OVERSIZE = [
     ("as long as may be", [b"aaa\nb\n"], [b"aaa", b"b"]),
+    ("as long as may be, not the first", [b"b\naaa\nb\n"], [b"b", b"aaa", b"b"]),
     ("within a chunk", [b"aaaa\nb\n"], [OversizeLine(4), b"b"]),
     ("in the middle of a chunk", [b"a\nbbbb\nc\n"], [b"a", OversizeLine(4), b"c"]),
     ("over chunks", [b"aa", b"aa", b"aa", b"a\nb\n"], [OversizeLine(7), b"b"]),
@@ -46,6 +48,19 @@ OVERSIZE = [
 @pytest.mark.parametrize(("chunks", "lines"), [row[1:] for row in OVERSIZE], ids=[row[0] for row in OVERSIZE])
 def test_a_line_that_is_too_long_is_passed_over(chunks: list[bytes], lines: list[bytes | OversizeLine]) -> None:
     assert [line for some in split_lines(chunks, 3) for line in some] == lines
+
+
+def test_a_line_that_is_too_long_is_not_held() -> None:
+    chunk = bytes(1000)
+    references = []
+
+    def chunks() -> Iterator[bytes]:
+        for _ in range(100):
+            references.append(sys.getrefcount(chunk))
+            yield chunk
+
+    assert [line for some in split_lines(chunks(), 5000) for line in some] == [OversizeLine(100_000)]
+    assert max(references) <= references[0] + 6
 
 
 def test_an_oversize_line_is_as_long_as_the_line_was() -> None:
