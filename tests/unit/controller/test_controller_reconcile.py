@@ -285,8 +285,13 @@ class TestRunning:
             ({}, [Progress(index=0, run=1, server_available=False, server_message="refused")], False),
             ({"ready": False, "started_at": ago(seconds=60)}, [Progress(index=0, run=1)], False),
             ({}, [Progress(index=0, run=1)], True),
+            (
+                {"ready": False, "started_at": ago(seconds=60), "ready_changed_at": ago(seconds=5)},
+                [Progress(index=0, run=1)],
+                True,
+            ),
         ],
-        ids=["ready", "not ready", "just started", "says away", "said well, is no longer ready", "says well"],
+        ids=["ready", "not ready", "just started", "says away", "no longer ready", "says well", "about to end"],
     )
     def test_the_server_is_away_when_no_worker_reaches_it(
         self, pod: dict[str, Any], reports: list[Progress], available: bool | None

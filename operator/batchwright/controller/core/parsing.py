@@ -169,7 +169,7 @@ def _pod(raw: Raw) -> PodView | None:
     container = _worker(status.get("containerStatuses") or [])
     state = container.get("state") or {}
     conditions = {item.get("type"): item for item in status.get("conditions") or []}
-    scheduled = conditions.get("PodScheduled") or {}
+    scheduled, ready = conditions.get("PodScheduled") or {}, conditions.get("Ready") or {}
     index = (metadata.get("annotations") or {}).get(INDEX_ANNOTATION)
     return PodView(
         name=metadata["name"],
@@ -183,7 +183,8 @@ def _pod(raw: Raw) -> PodView | None:
         node=(raw.get("spec") or {}).get("nodeName") or "",
         address=status.get("podIP") or "",
         started_at=_started_at(state),
-        ready=(conditions.get("Ready") or {}).get("status") == "True",
+        ready=ready.get("status") == "True",
+        ready_changed_at=parse_time(ready["lastTransitionTime"]) if ready.get("lastTransitionTime") else None,
         waiting=_waiting(state.get("waiting")),
         unschedulable=_unschedulable(scheduled),
         termination=_termination(state.get("terminated") or (container.get("lastState") or {}).get("terminated")),

@@ -11,8 +11,8 @@ from batchwright.controller.core.reports import Failure
 from batchwright.controller.core.step import ServerState, Step
 from batchwright.controller.settings import Settings
 
-_FIRST_PROBES = timedelta(seconds=30)
-"""A pod that has just started isn't ready yet, which says nothing about the server."""
+_UNREADY = timedelta(seconds=30)
+"""A pod isn't ready for a moment when it starts and when it ends, which says nothing about the server."""
 
 
 def number(observed: Observed) -> int:
@@ -128,17 +128,18 @@ def _message(
 
 def _server(observed: Observed, pods: tuple[PodView, ...], run: int, now: datetime) -> ServerState | None:
     """Away when no running worker reaches the server. Workers that can't be asked show it by their readiness."""
-    running = [pod for pod in pods if pod.phase == "Running" and pod.delete_by is None]
+    running = [pod for pod in pods if pod.phase == "Running" and pod.delete_by is None and pod.termination is None]
     heard = {report.index: report for report in observed.progress if report.run == run}
     answers: list[ServerState] = []
     for pod in running:
         report = heard.get(pod.index) if pod.index is not None else None
-        young = pod.started_at is None or now - pod.started_at <= _FIRST_PROBES
+        unready_since = max(pod.started_at or now, pod.ready_changed_at or pod.created_at)
+        briefly = now - unready_since <= _UNREADY
         if report is not None and not report.server_available:
             answers.append(ServerState(False, report.server_message))
-        elif pod.ready or (young and report is not None):
+        elif pod.ready or (briefly and report is not None):
             answers.append(ServerState(True))
-        elif not young:
+        elif not briefly:
             answers.append(ServerState(False, "the workers are not ready"))
     if not answers:
         return None
