@@ -150,6 +150,11 @@ class Settings:
         return Settings(**values)
 
 
+def variables() -> dict[str, str]:
+    """The environment variable of each field."""
+    return {field: name for name, (field, _) in _variables().items()}
+
+
 def _variables() -> dict[str, tuple[str, Callable[[str], object]]]:
     """The field and the reader of each variable."""
     found = {}

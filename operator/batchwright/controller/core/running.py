@@ -133,7 +133,7 @@ def _server(observed: Observed, pods: tuple[PodView, ...], run: int, now: dateti
     answers: list[ServerState] = []
     for pod in running:
         report = heard.get(pod.index) if pod.index is not None else None
-        unready_since = max(pod.started_at or now, pod.ready_changed_at or pod.created_at)
+        unready_since = max((at for at in (pod.started_at, pod.ready_changed_at) if at is not None), default=now)
         briefly = now - unready_since <= _UNREADY
         if report is not None and not report.server_available:
             answers.append(ServerState(False, report.server_message))
