@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write what is generated from the models: the CRD and the API reference. `--check` fails when one is stale."""
+"""Write what is generated from the models: the CRD and the references. `--check` fails when one is stale."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from hack.reference import reference
+from hack.settings_reference import settings_reference
 
 from batchwright.api.crd import custom_resource_definition
 
@@ -28,7 +29,11 @@ def generated() -> Mapping[str, str]:
     """Each generated file, by its path in the repository, and its text."""
     definition = custom_resource_definition()
     crd = yaml.dump(definition, Dumper=_PlainDumper, sort_keys=False, width=110, allow_unicode=True)
-    return {"crds/batchjobs.yaml": HEADER + crd, "docs/reference/batchjob.md": reference(definition)}
+    return {
+        "crds/batchjobs.yaml": HEADER + crd,
+        "docs/reference/batchjob.md": reference(definition),
+        "docs/reference/settings.md": settings_reference(),
+    }
 
 
 def main(arguments: Sequence[str], root: Path = ROOT) -> int:

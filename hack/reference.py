@@ -57,22 +57,22 @@ def reference(definition: Schema) -> str:
         [
             HEAD,
             SPEC_HEAD,
-            _table(("field", "type", "default", "description"), _spec_rows(properties["spec"])),
+            table(("field", "type", "default", "description"), _spec_rows(properties["spec"])),
             CHANGES_HEAD,
-            _table(("when a change is read", "meaning"), ([effect, EFFECT_MEANINGS[effect]] for effect in Effect)),
-            _table(("field", "when", "note"), _change_rows()),
+            table(("when a change is read", "meaning"), ([effect, EFFECT_MEANINGS[effect]] for effect in Effect)),
+            table(("field", "when", "note"), _change_rows()),
             STATUS_HEAD,
-            _table(("field", "type", "description"), _status_rows(properties["status"])),
+            table(("field", "type", "description"), _status_rows(properties["status"])),
             "### Phases\n",
-            _table(("phase", "meaning"), ([_code(phase), text] for phase, text in PHASE_MEANINGS.items())),
+            table(("phase", "meaning"), ([_code(phase), text] for phase, text in PHASE_MEANINGS.items())),
             "### Conditions\n",
-            _table(("condition", "meaning"), ([_code(kind), text] for kind, text in CONDITION_MEANINGS.items())),
+            table(("condition", "meaning"), ([_code(kind), text] for kind, text in CONDITION_MEANINGS.items())),
             "### Reasons\n",
-            _table(("condition", "reason", "meaning"), _reason_rows()),
+            table(("condition", "reason", "meaning"), _reason_rows()),
             "### Columns of `kubectl get`\n",
-            _table(("column", "field", "shown"), _column_rows(version["additionalPrinterColumns"])),
+            table(("column", "field", "shown"), _column_rows(version["additionalPrinterColumns"])),
             EXIT_CODES_HEAD,
-            _table(("code", "name", "the Job controller", "meaning"), _exit_code_rows()),
+            table(("code", "name", "the Job controller", "meaning"), _exit_code_rows()),
         ]
     )
 
@@ -175,7 +175,8 @@ def _code(text: str) -> str:
     return f"`{text}`"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(map(_escaped, line))} |\n" for line in lines)
 

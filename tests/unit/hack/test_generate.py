@@ -13,6 +13,7 @@ from batchwright.api.conditions import ConditionType, Phase, Reason
 from batchwright.api.crd import structural
 from batchwright.api.exit_codes import ExitCode
 from batchwright.api.status import BatchJobStatus
+from batchwright.controller import settings
 from batchwright.controller.core.resources import LIMITS, REQUESTS
 
 REFERENCE = generate.generated()["docs/reference/batchjob.md"]
@@ -32,7 +33,7 @@ def test_what_is_missing_or_stale_is_named_and_then_written(tmp_path: Path, caps
     complaint = capsys.readouterr().err
     assert complaint.splitlines() == [
         f"{path} is not current: run `make generate` and commit it"
-        for path in ("crds/batchjobs.yaml", "docs/reference/batchjob.md")
+        for path in ("crds/batchjobs.yaml", "docs/reference/batchjob.md", "docs/reference/settings.md")
     ]
     assert stale.read_text() == "stale"
     assert generate.main([], tmp_path) == 0
@@ -55,6 +56,11 @@ def test_the_reference_has_every_phase_condition_reason_and_exit_code() -> None:
     assert {*Phase, *ConditionType} <= rows()
     assert [reason for reason in Reason if f"| `{reason}` |" not in REFERENCE] == []
     assert [code for code in ExitCode if f"| {int(code)} | {code.name} |" not in REFERENCE] == []
+
+
+def test_the_reference_of_the_settings_has_every_variable() -> None:
+    page = generate.generated()["docs/reference/settings.md"]
+    assert set(re.findall(r"^\| `(BATCHWRIGHT_\w+)` \|", page, re.MULTILINE)) == set(settings.variables().values())
 
 
 def test_every_row_of_a_table_has_as_many_cells_as_its_head() -> None:
