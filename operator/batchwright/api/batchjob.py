@@ -125,7 +125,9 @@ class OutputNames(Model):
         None, description="Name of the object of request lines to submit again. Default: retry.jsonl."
     )
     progress: FileName | None = Field(
-        None, description="Name of a progress object kept current during the run. Default: none is written."
+        None,
+        description="Name of a progress object kept current during the run. Not supported yet: such a BatchJob fails."
+        " Default: none is written.",
     )
 
     @model_validator(mode="after")
@@ -240,7 +242,7 @@ class Requests(Model):
     max_failures: StrictInt | Annotated[str, StringConstraints(max_length=4)] | None = Field(
         None,
         description='Failed requests at which the BatchJob stops early, a number or a part of all such as "5%".'
-        " Default: it never stops early.",
+        " Not supported yet: such a BatchJob fails. Default: it never stops early.",
         json_schema_extra={
             "x-kubernetes-int-or-string": True,
             "maxLength": 4,
@@ -335,7 +337,7 @@ class BatchJobSpec(Model):
     completion_window: Duration | None = Field(
         None,
         description="Time from creation to expiry, a Go duration such as 24h, at least 1s; suspended and queued"
-        " time count. Default: never expires.",
+        " time count, and partial results are not published yet. Default: never expires.",
         json_schema_extra={"x-kubernetes-validations": [rules.COMPLETION_WINDOW.schema()]},
     )
     sharding: Sharding | None = Field(
@@ -348,7 +350,7 @@ class BatchJobSpec(Model):
     suspend: StrictBool | None = Field(None, description="true pauses the work, false goes on. Default: false.")
     cancel: StrictBool | None = Field(
         None,
-        description="true stops for good and publishes what is finished. Can't be undone. Default: false.",
+        description="true stops for good; partial results are not published yet. Can't be undone. Default: false.",
     )
     resume: Literal["Auto", "Never"] | None = Field(
         None,

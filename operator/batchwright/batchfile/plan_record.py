@@ -59,14 +59,18 @@ def fingerprint(
     endpoint: str,
     model: str,
     lines_per_shard: int | None,
+    anew: str | None = None,
 ) -> str:
     """Identity of the work, 16 hexadecimal digits.
 
     The server's address, time limits, retries and parallelism are no part of it: they change how the work is done, not
     what it is. `lines_per_shard` is the user's wish; a plan that chose it by itself is found again whatever the
-    parallelism is by then.
+    parallelism is by then. `anew` sets the work apart from all other work on the same input: a BatchJob that is not to
+    go on from an earlier one gives its UID.
     """
-    identity = [FORMAT_VERSION, input_uri, version_id or etag, size, endpoint, model, lines_per_shard]
+    identity: list[object] = [FORMAT_VERSION, input_uri, version_id or etag, size, endpoint, model, lines_per_shard]
+    if anew is not None:
+        identity.append(anew)
     return sha256(msgspec.json.encode(identity)).hexdigest()[:16]
 
 

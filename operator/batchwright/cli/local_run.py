@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 import uvloop
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.markup import escape
 
 from batchwright.api.batchjob import BatchJob
 from batchwright.api.reports import FailureReport, MergeReport, PlanReport, ShardsMissingReport
+from batchwright.api.unsupported import unsupported_field
 from batchwright.api.worker_job import WorkerJob
 from batchwright.cli.display import Display, Update
 from batchwright.cli.manifest import ManifestError, read_manifest, with_endpoint_url
@@ -70,6 +72,10 @@ def _worker_job(options: LocalOptions) -> WorkerJob:
     job: BatchJob = read_manifest(options.manifest)
     if options.endpoint_url:
         job = with_endpoint_url(job, options.endpoint_url)
+    if problem := unsupported_field(job.spec):
+        raise ManifestError(problem)
+    if job.spec.resume == "Never":
+        job = job.model_copy(update={"metadata": job.metadata.model_copy(update={"uid": str(uuid4())})})
     server = options.server or (job.spec.server and job.spec.server.url)
     if not server:
         raise ManifestError("no model server is known here: give --server http://host:port")

@@ -197,6 +197,7 @@ def _make_plan(stage: Stage, source: ObjectInfo, validator: Validator, condition
             endpoint=validator.endpoint,
             model=validator.model,
             lines_per_shard=wanted,
+            anew=stage.job.batchjob.metadata.uid if spec.resume == "Never" else None,
         ),
         input=PlannedInput(spec.input.uri, source.etag, source.size, source.version_id),
         endpoint=validator.endpoint,

@@ -134,6 +134,7 @@ def test_the_fingerprint_is_the_same_for_ever() -> None:
         ("endpoint", "/v1/embeddings"),
         ("model", "llama"),
         ("lines_per_shard", 1000),
+        ("anew", "uid-1"),
     ],
 )
 def test_the_fingerprint_covers(name: str, value: object) -> None:
