@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from .paths import REPOSITORY, cache_directory
 KEPT_ARCHIVES = 3
 KEPT_LAYERS = 1500
 BUILD_SECONDS = 1200
+DAY_SECONDS = 86_400
 HERE = Path(__file__).parent
 
 
@@ -49,8 +51,8 @@ def build(images: Iterable[Image]) -> dict[str, Path]:
 def _build_archives(missing: dict[Image, Path], root: Path) -> None:
     with exclusive(_lock(), "another build of images"):
         install_image_packages()
-        with tempfile.TemporaryDirectory(prefix="batchwright-buildah-") as run_root:
-            builder = _Builder(root, Path(run_root))
+        with _temporary_folder("run") as run_root:
+            builder = _Builder(root, run_root)
             for image, path in missing.items():
                 if not path.is_file():  # it may be, since we waited for the lock
                     builder.export(image, path)
@@ -83,10 +85,10 @@ class _Builder:
     def __init__(self, root: Path, run_root: Path) -> None:
         """Build from the files below `root`, and keep what need not outlive this object in `run_root`."""
         unmount_below(_storage())
-        for folder in (_storage(), _temporary()):
-            folder.mkdir(parents=True, exist_ok=True)
+        _storage().mkdir(parents=True, exist_ok=True)
         self._root, self._run_root = root, run_root
         self._driver = "overlay" if _overlay_works(_storage()) else "vfs"
+        self._buildah("rm", "--all")  # containers that a killed build left
 
     def export(self, image: Image, path: Path) -> None:
         """Build an image and write its archive."""
@@ -122,10 +124,10 @@ class _Builder:
         if not self._has(reference):
             tar = _base_tar()
             say("building the base image ...")
-            with tempfile.TemporaryDirectory(prefix="base-", dir=_temporary()) as context:
-                os.link(tar, Path(context) / "base.tar")
+            with _temporary_folder("base") as context:
+                os.link(tar, context / "base.tar")
                 file = HERE / "base.Dockerfile"
-                self._buildah("build", "--file", str(file), "--tag", reference, context)
+                self._buildah("build", "--file", str(file), "--tag", reference, str(context))
         return reference
 
     def _has(self, reference: str) -> bool:
@@ -153,8 +155,7 @@ def _base_tar() -> Path:
 @contextmanager
 def _snapshot(images: Iterable[Image]) -> Iterator[Path]:
     """A copy of all that images are made of. Files may change during a build; its key and its content do not."""
-    with tempfile.TemporaryDirectory(prefix="batchwright-images-") as name:
-        root = Path(name)
+    with _temporary_folder("snapshot") as root:
         for image in images:
             for part in (image, *image.ancestors()):
                 _copy((Path(part.dockerfile), *source_files(part)), REPOSITORY, root)
@@ -164,8 +165,7 @@ def _snapshot(images: Iterable[Image]) -> Iterator[Path]:
 @contextmanager
 def _context(image: Image, root: Path) -> Iterator[Path]:
     """A folder that holds what one image is made of and nothing else, so that its content key covers all of it."""
-    with tempfile.TemporaryDirectory(prefix="batchwright-image-") as name:
-        context = Path(name)
+    with _temporary_folder("context") as context:
         _copy((Path(image.dockerfile), *source_files(image, root)), root, context)
         if image.program:
             shutil.copy(image.program.path, context / "program")
@@ -211,12 +211,25 @@ def _keep(path: Path) -> None:
             old.unlink()
 
 
+@contextmanager
+def _temporary_folder(prefix: str) -> Iterator[Path]:
+    """A folder that goes with the block; those that killed runs left go after a day."""
+    parent = _temporary()
+    parent.mkdir(parents=True, exist_ok=True)
+    for old in parent.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if old.is_dir() and time.time() - old.stat().st_mtime > DAY_SECONDS:
+                shutil.rmtree(old, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"{prefix}-", dir=parent) as name:
+        yield Path(name)
+
+
 def _storage() -> Path:
     return cache_directory() / "buildah"
 
 
 def _temporary() -> Path:
-    return cache_directory() / "buildah-temporary"
+    return cache_directory() / "temporary"
 
 
 def _lock() -> Path:
