@@ -58,9 +58,11 @@ def test_the_body_is_in_the_line_byte_for_byte(body: bytes) -> None:
     assert read_finished_line(line).body == body
 
 
-def test_line_breaks_between_tokens_become_spaces() -> None:
-    body = b'{\r\n  "x": "a\\nb"\n}'
-    assert read_finished_line(line_of(body)).body == b'{    "x": "a\\nb" }'
+@pytest.mark.parametrize(
+    ("body", "kept"), [(b'{\r\n  "x": "a\\nb"\n}', b'{    "x": "a\\nb" }'), (b'{\r"x":1}', b'{ "x":1}')]
+)
+def test_line_breaks_between_tokens_become_spaces(body: bytes, kept: bytes) -> None:
+    assert read_finished_line(line_of(body)).body == kept
 
 
 def test_separators_that_clients_split_on_are_escaped() -> None:
