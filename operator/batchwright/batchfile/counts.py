@@ -18,7 +18,11 @@ class Usage(Struct, frozen=True):
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
-            *(_add(getattr(self, name), getattr(other, name)) for name in Usage.__struct_fields__),
+            _add(self.input_tokens, other.input_tokens),
+            _add(self.cached_tokens, other.cached_tokens),
+            _add(self.output_tokens, other.output_tokens),
+            _add(self.reasoning_tokens, other.reasoning_tokens),
+            _add(self.total_tokens, other.total_tokens),
         )
 
 

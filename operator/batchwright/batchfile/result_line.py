@@ -100,6 +100,8 @@ def without_lone_surrogates(body: bytes) -> bytes:
 
 
 def _string(text: str) -> bytes:
+    if text.isascii():
+        return msgspec.json.encode(text)
     # A header with bytes that are no UTF-8 comes as lone surrogates, which can't be encoded.
     return in_one_line(msgspec.json.encode(text.encode(errors="replace").decode()))
 

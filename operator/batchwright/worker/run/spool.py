@@ -14,6 +14,8 @@ from typing import IO, Final
 from batchwright.batchfile.shard_record import ERRORS, RESULTS, RETRY
 
 COPY_BYTES: Final = 1 << 20
+HELD_BYTES: Final = 64 << 10
+"""Finished lines in memory until they are written, for each open shard."""
 _NOWHERE: Final = -1
 
 
@@ -55,22 +57,38 @@ class _PlacesByPosition:
 
 
 class _LineFile:
-    """Lines one after the other in a file. A write that fails, on a full disk, leaves those before it as they are."""
+    """Lines one after the other in a file, the last ones still in memory: a write for each would cost too much.
+
+    A write that fails, on a full disk, leaves the lines before it as they are.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w+b", buffering=0)
-        self.size = 0
+        self._written = 0
+        self._held = bytearray()
+
+    @property
+    def size(self) -> int:
+        return self._written + len(self._held)
 
     def append(self, line: bytes) -> Place:
         place = Place(self.size, len(line) + 1)
-        rest = memoryview(line + b"\n")
-        while rest:
-            rest = rest[os.pwrite(self._file.fileno(), rest, place.offset + place.length - len(rest)) :]
-        self.size += place.length
+        self._held += line
+        self._held += b"\n"
+        if len(self._held) >= HELD_BYTES:
+            self._write()
         return place
 
     def read(self, offset: int, length: int) -> bytes:
-        return os.pread(self._file.fileno(), min(length, self.size - offset), offset)
+        if offset + length > self._written:
+            self._write()
+        return os.pread(self._file.fileno(), length, offset)
+
+    def _write(self) -> None:
+        while self._held:
+            count = os.pwrite(self._file.fileno(), self._held, self._written)
+            del self._held[:count]
+            self._written += count
 
     def copy(self, place: Place, target: IO[bytes]) -> None:
         offset, length = place.offset, place.length

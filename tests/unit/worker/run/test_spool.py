@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from batchwright.batchfile.shard_record import ERRORS, RESULTS, RETRY
 from batchwright.worker.run import spool as module
-from batchwright.worker.run.spool import Spool
+from batchwright.worker.run.spool import HELD_BYTES, Spool
 
 
 def content(spool: Spool, kind: str) -> list[bytes] | None:
@@ -97,22 +97,25 @@ def test_what_an_earlier_process_left_in_the_folder_is_not_read(tmp_path: Path) 
     assert spool.ordered(RESULTS) is None
 
 
-def test_a_full_disk_harms_no_earlier_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_loses_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spool = Spool(tmp_path / "spool", 2)
+    large = b"x" * HELD_BYTES
     spool.assign(0, spool.append(b"first"), succeeded=True)
     real = os.pwrite
 
-    def full(descriptor: int, data: memoryview, offset: int) -> int:
+    def full(descriptor: int, data: bytes, offset: int) -> int:
         if len(data) > 3:
-            return real(descriptor, data[:3], offset)
+            return real(descriptor, bytes(data[:3]), offset)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(OSError, match="No space left"):
-        spool.append(b"second")
+        spool.append(large)
+    with pytest.raises(OSError, match="No space left"):
+        spool.whole_lines(0, 100)
     monkeypatch.undo()
-    assert spool.whole_lines(0, 100) == b"first\n"
     spool.assign(1, spool.append(b"third"), succeeded=True)
+    assert spool.whole_lines(0, spool.size) == b"first\n" + large + b"\nthird\n"
     assert content(spool, RESULTS) == [b"first", b"third"]
 
 
