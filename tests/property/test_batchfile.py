@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any, NoReturn
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from batchwright.api.batchjob import MAX_SHARDS
@@ -273,6 +273,7 @@ def lines_like(draw: st.DrawFn, line: dict[str, Any]) -> bytes:
     return encode(changed).replace(b'"@@"', draw(RAW_VALUES))
 
 
+@settings(max_examples=300)
 @given(st.data(), st.lists(good_requests(), min_size=1, max_size=4))
 def test_what_is_wrong_with_a_line_does_not_depend_on_those_before(
     data: st.DataObject, before: list[dict[str, Any]]
