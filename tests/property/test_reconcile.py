@@ -302,14 +302,16 @@ class Histories(RuleBasedStateMachine):
         available=st.booleans(),
     )
     def a_worker_reports(self, index: int, run: int, completed: int, failed: int, available: bool) -> None:
-        if self.world.status.fingerprint is not None:
+        if self.world.status.phase is Phase.IN_PROGRESS:
             report = Progress(index=index, run=run, completed=completed, failed=failed, server_available=available)
             self.world.progress = counts.latest_of_each_worker((*self.world.progress, report))
             self.world.samples = (*self.world.samples[-5:], Sample(self.world.now, completed + failed))
 
     @rule()
     def the_operator_restarts(self) -> None:
+        self.look()
         self.world.progress, self.world.samples, self.world.last_status_write = (), (), None
+        self.look()
 
     @rule(message=st.sampled_from(["", "exceeded quota"]))
     def a_creation_is_refused(self, message: str) -> None:

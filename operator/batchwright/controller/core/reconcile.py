@@ -34,6 +34,7 @@ from batchwright.controller.core.step import Advance, ServerState, Step, failed
 from batchwright.controller.settings import Settings
 
 _SOONEST = timedelta(milliseconds=500)
+_MOST_STAGES = 2 + finalizing.MAX_REPAIRS * 2
 
 
 def reconcile(observed: Observed, now: datetime, settings: Settings) -> Plan:
@@ -88,12 +89,14 @@ def _work(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Setti
     observed = replacement.without(observed, outdated)
     facts: dict[str, Any] = {}
     planned = observed.status.fingerprint is not None
-    while True:
-        outcome = _stage(observed, spec, now, settings)
+    outcome = _stage(observed, spec, now, settings)
+    for _ in range(_MOST_STAGES):
         if isinstance(outcome, Step):
             break
         facts |= outcome.facts
         observed = observed.with_facts(outcome.facts)
+        outcome = _stage(observed, spec, now, settings)
+    assert isinstance(outcome, Step), "stages follow each other in a circle"
     server = outcome.server
     if server is None and not planned and outcome.phase is not Phase.FAILED and observed.status.fingerprint is not None:
         server = ServerState(available=True)  # the plan has just asked it for its models
