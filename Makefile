@@ -22,12 +22,15 @@ $(VENV)/.installed: requirements/dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
+COMPILE = $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 \
+  --custom-compile-command "make lock"
+
 .PHONY: lock
 lock: ## Resolve the lock files anew (uv)
 	$(BIN)/python -m pip install --quiet uv
 	for set in worker: operator:operator dev:dev; do extra=$${set#*:}; \
-	  $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 $${extra:+--extra $$extra} \
-	    --custom-compile-command "make lock" --output-file requirements/$${set%%:*}.txt pyproject.toml; done
+	  $(COMPILE) $${extra:+--extra $$extra} --output-file requirements/$${set%%:*}.txt pyproject.toml; done
+	for set in build bench; do $(COMPILE) --output-file requirements/$$set.txt requirements/$$set.in; done
 
 ##@ Use
 # `try` needs little, so it has an environment of its own unless the one for development is there.
@@ -56,11 +59,12 @@ quickstart: deploy ## deploy, and with it an S3 server and a stub model server i
 	@$(KUBECTL) -n batchwright-demo $(ROLLED_OUT) deployment/model-server
 
 .PHONY: demo
+demo: KUBECONFIG = $(CURDIR)/.cluster/kubeconfig
 demo: env ## Everything at once: cluster, images, operator, a BatchJob watched to its end, its first results
 	@$(MAKE) --no-print-directory cluster-up
 	@$(MAKE) --no-print-directory images
-	@$(MAKE) --no-print-directory quickstart
-	@$(BIN)/python hack/demo.py
+	@$(MAKE) --no-print-directory quickstart KUBECONFIG=$(KUBECONFIG)
+	@KUBECONFIG=$(KUBECONFIG) $(BIN)/python hack/demo.py
 
 .try/.installed: requirements/worker.txt
 	@echo "installing Batchwright into .try/venv"
@@ -113,6 +117,11 @@ test-e2e: env ## Tests of the whole, on a cluster with the quickstart (make clus
 cluster-ready: KUBECONFIG := $(TEST_KUBECONFIG)
 cluster-ready: env
 	@$(KUBECTL) get --raw /readyz --request-timeout=5s >/dev/null 2>&1 || $(STEP) cluster-up
+
+.PHONY: bench
+bench: env ## Measure beside what else there is; a few minutes, on a quiet machine
+	@$(BIN)/python bench/dispatch.py --quick
+	@$(BIN)/python bench/plan.py
 
 .PHONY: clean
 clean: ## Remove what tools and tests leave; the environment and the cluster stay

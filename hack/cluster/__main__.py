@@ -29,6 +29,8 @@ def main(arguments: list[str]) -> int:
 def _run(options: argparse.Namespace) -> None:
     layout, checkout = Layout(), Checkout()
     match options.command:
+        case "up" if kind.exists():
+            kind.up(REPOSITORY / "kind-config.yaml", checkout)
         case "up":
             machine_cluster.up(options.nodes, layout, checkout)
         case "down":

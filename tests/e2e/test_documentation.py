@@ -7,14 +7,17 @@ nobody can run as they stand.
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from fixtures.cluster import ROOT, Cluster
 
 MANUAL = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+GUIDE = ROOT / "docs" / "install.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NOT_HERE = {"make test"}
 PATIENCE_SECONDS = 900
@@ -64,3 +67,17 @@ def test_a_command_of_the_manual_works(cluster: Cluster, document: Path, command
 def test_links_of_the_manual_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text()):
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_the_overlay_of_the_installation_guide_names_both_images(cluster: Cluster) -> None:
+    (overlay,) = re.findall(r"^```yaml\n(# kustomization\.yaml\n.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    with tempfile.TemporaryDirectory(dir=ROOT, prefix=".overlay-") as folder:
+        Path(folder, "kustomization.yaml").write_text(overlay.replace("- manifests/base", "- ../manifests/base"))
+        built = list(yaml.safe_load_all(cluster.kubectl("kustomize", folder)))
+    (deployment,) = [item for item in built if item["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    environment = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert container["image"] == "REGISTRY/batchwright-operator:0.1.0"
+    assert environment["BATCHWRIGHT_WORKER_IMAGE"] == "REGISTRY/batchwright-worker:0.1.0"
+    assert environment["BATCHWRIGHT_DEFAULT_SERVER_URL"] == "http://vllm.models.svc:8000"
+    assert environment["HOME"] == "/tmp"
