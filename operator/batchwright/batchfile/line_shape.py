@@ -16,12 +16,12 @@ from msgspec import Meta
 from msgspec.json import Decoder
 
 MAX_CUSTOM_ID_LENGTH: Final = 512
-MAX_FIELDS: Final = 100
+MAX_FIELDS: Final = 64
 """Of one object. What has more is a map whose keys are data, and is taken as it is."""
 MAX_DEPTH: Final = 3
 """Objects within the body that are learned; those within them are taken as they are."""
-MAX_LESSONS: Final = 100
-"""Lines that may change the shape: a file of which every line is different is not worth more decoders."""
+MAX_LESSONS: Final = 300
+"""Lines that are looked at: enough to find out that some objects are maps, but no decoder for every line."""
 
 _NOT_NULL: Final = bool | int | float | str | list[Any] | dict[str, Any]
 
@@ -63,19 +63,22 @@ class LineShape:
     def __init__(self, required: Collection[str]) -> None:
         """`required` names the fields that no body is without, the model aside."""
         self._required = required
-        self._body = _Object({})
+        self._envelope: Mapping[str, _Shape] = {}
+        self._body: Mapping[str, _Shape] = {}
         self._lessons = 0
 
-    def learn(self, body: Mapping[str, Any]) -> bool:
-        """Take the body of a good line into account; True when a new decoder is needed."""
+    def learn(self, line: Mapping[str, Any]) -> bool:
+        """Take a good line into account; True when a new decoder is needed."""
         if self._lessons == MAX_LESSONS:
             return False
-        learned = _union(self._body, _shape_of(body, MAX_DEPTH))
-        if not isinstance(learned, _Object) or learned == self._body:
-            return False
-        self._body = learned
         self._lessons += 1
-        return True
+        body = _union(_Object(self._body), _shape_of(line["body"], MAX_DEPTH))
+        envelope = _union(_Object(self._envelope), _shape_of(line, 0))
+        if not isinstance(body, _Object) or not isinstance(envelope, _Object):
+            return False
+        is_new = body.fields != self._body or envelope.fields != self._envelope
+        self._body, self._envelope = body.fields, envelope.fields
+        return is_new
 
     def decoder(self, *, url: str, model: str) -> Callable[[Any], ExpectedLine]:
         """Decodes lines for this url and model that have the shape, and raises on everything else, right or wrong.
@@ -83,14 +86,15 @@ class LineShape:
         One thing is left to the caller: whether `stream` is true.
         """
         body: list[_Field] = [("model", Literal[model])]
-        body += [(name, _required(_type_of(self._body.fields.get(name)))) for name in self._required]
+        body += [(name, _required(_type_of(self._body.get(name)))) for name in self._required]
         body += [("stream", bool | None, None)]
-        named = {field[0] for field in body}
-        body += _fields({name: shape for name, shape in self._body.fields.items() if name not in named})
-        custom_id = Annotated[str, Meta(min_length=1, max_length=MAX_CUSTOM_ID_LENGTH)]
-        method, endpoint = Literal["POST"], Literal[url]
-        line = _struct([("custom_id", custom_id), ("method", method), ("url", endpoint), ("body", _struct(body))])
-        return Decoder(line).decode
+        line: list[_Field] = [
+            ("custom_id", Annotated[str, Meta(min_length=1, max_length=MAX_CUSTOM_ID_LENGTH)]),
+            ("method", Literal["POST"]),
+            ("url", Literal[url]),
+            ("body", _struct(body + _others(self._body, body))),
+        ]
+        return Decoder(_struct(line + _others(self._envelope, line))).decode
 
 
 _Field = tuple[str, Any] | tuple[str, Any, Any]
@@ -137,6 +141,11 @@ def _type_of(shape: _Shape) -> Any:
 
 def _required(kind: Any) -> Any:
     return _NOT_NULL if kind is Any else kind
+
+
+def _others(shapes: Mapping[str, _Shape], fields: list[_Field]) -> list[_Field]:
+    named = {field[0] for field in fields}
+    return _fields({name: shape for name, shape in shapes.items() if name not in named})
 
 
 def _fields(shapes: Mapping[str, _Shape]) -> list[_Field]:

@@ -117,19 +117,19 @@ class Validator:
             self._refuse(found, len(line) + 1)
             return
         self.index.add_request(len(line) + 1)
-        self._learn(request["body"])
+        self._learn(request)
 
     def _refuse(self, found: list[FileError], length: int) -> None:
         self.errors.add(found)
         self.index.add_gap(length)
         self._bad_lines += 1
 
-    def _learn(self, body: dict[str, Any]) -> None:
+    def _learn(self, line: dict[str, Any]) -> None:
         assert self.endpoint is not None, "a good line names the endpoint"
         assert self.model is not None, "a good line names the model"
         if self._shape is None:
             self._shape = LineShape(REQUIRED_FIELDS.get(self.endpoint, ()))
-        if self._shape.learn(body):
+        if self._shape.learn(line):
             self._expected = self._shape.decoder(url=self.endpoint, model=self.model)
 
     def _check(self, number: int, line: bytes, request: dict[str, Any]) -> Iterator[FileError]:

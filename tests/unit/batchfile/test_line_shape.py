@@ -16,8 +16,12 @@ REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError)
 def shape_of(*bodies: dict[str, Any]) -> LineShape:
     shape = LineShape(("messages",))
     for body in bodies:
-        shape.learn(body)
+        learn(shape, body)
     return shape
+
+
+def learn(shape: LineShape, body: dict[str, Any], **envelope: Any) -> bool:
+    return shape.learn(request(body=body, **envelope))
 
 
 def decoder_of(*bodies: dict[str, Any]) -> Callable[[Any], ExpectedLine]:
@@ -108,34 +112,41 @@ def test_to_stream_is_left_to_the_caller() -> None:
     assert decoder_of(body())(encode(request("a", body__stream=True))).body.stream is True
 
 
+def test_fields_of_the_envelope_are_learned_too() -> None:
+    shape = shape_of(body())
+    assert learn(shape, body(), priority=1, tags=["x"])
+    assert shape.decoder(url=CHAT, model=MODEL)(encode(request("a", priority={"x": 1})))
+
+
 def test_a_line_that_is_known_teaches_nothing() -> None:
     shape = LineShape(("messages",))
-    assert shape.learn(body(seed=1))
-    assert not shape.learn(body(seed=2))
-    assert shape.learn(body(top_p=1))
+    assert learn(shape, body(seed=1))
+    assert not learn(shape, body(seed=2))
+    assert learn(shape, body(top_p=1))
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "\x00"])
 def test_names_that_must_be_escaped_are_not_learned(name: str) -> None:
     shape = LineShape(("messages",))
-    assert not shape.learn(body(**{name: 1}))
-    shape.learn(body(metadata={name: 1}))
+    assert not learn(shape, body(**{name: 1}))
+    learn(shape, body(metadata={name: 1}))
     assert shape.decoder(url=CHAT, model=MODEL)(encode(request("a", body__metadata={name: 2, "other": 3})))
 
 
-def test_a_map_of_many_names_is_taken_as_it_is() -> None:
+@pytest.mark.parametrize("names_at_once", [1, 40])
+def test_a_map_whose_names_are_data_is_taken_as_it_is(names_at_once: int) -> None:
     shape = LineShape(("messages",))
-    for number in range(0, 200, 40):
-        shape.learn(body(metadata={f"name{other}": 1 for other in range(number, number + 40)}))
+    for first in range(0, 200, names_at_once):
+        learn(shape, body(metadata={f"name{number}": 1 for number in range(first, first + names_at_once)}))
     assert shape.decoder(url=CHAT, model=MODEL)(encode(request("a", body__metadata={"unheard": 1})))
 
 
 def test_a_body_of_many_names_is_not_learned_past_a_bound() -> None:
     shape = LineShape(("messages",))
-    assert not shape.learn(body(**{f"name{number}": 1 for number in range(line_shape.MAX_FIELDS)}))
+    assert not learn(shape, body(**{f"name{number}": 1 for number in range(line_shape.MAX_FIELDS)}))
 
 
 def test_lessons_end() -> None:
     shape = LineShape(())
-    taught = sum(shape.learn({"x": {f"name{number}": {f"name{number}": 1}}}) for number in range(1000))
+    taught = sum(learn(shape, {"x": {f"name{number}": {f"name{number}": 1}}}) for number in range(1000))
     assert taught <= line_shape.MAX_LESSONS
