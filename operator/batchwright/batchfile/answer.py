@@ -4,7 +4,7 @@ Usage has two spellings: prompt_tokens and completion_tokens (chat/completions, 
 input_tokens and output_tokens (responses).
 """
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import UNSET, DecodeError, Struct, UnsetType, ValidationError, convert
 from msgspec.json import Decoder
@@ -12,6 +12,9 @@ from msgspec.json import Decoder
 from batchwright.batchfile.counts import Usage
 
 S = TypeVar("S", bound=Struct)
+
+MAX_COUNT: Final = 2**53
+"""Tokens of one answer. No answer has more, and every reader of JSON has whole numbers up to here (RFC 8259, 6)."""
 
 
 class _PromptDetails(Struct, gc=False):
@@ -119,15 +122,19 @@ def _usage(usage: _Usage | None) -> Usage:
     completion = usage.completion_tokens_details or usage.output_tokens_details
     return Usage(
         input_tokens=_first(usage.prompt_tokens, usage.input_tokens),
-        cached_tokens=prompt.cached_tokens if prompt else None,
+        cached_tokens=_first(prompt.cached_tokens) if prompt else None,
         output_tokens=_first(usage.completion_tokens, usage.output_tokens),
-        reasoning_tokens=completion.reasoning_tokens if completion else None,
-        total_tokens=usage.total_tokens,
+        reasoning_tokens=_first(completion.reasoning_tokens) if completion else None,
+        total_tokens=_first(usage.total_tokens),
     )
 
 
 def _first(*counts: int | None) -> int | None:
-    return next((count for count in counts if count is not None), None)
+    """The first one that can be a count; what a server says beyond that is as good as nothing."""
+    for count in counts:
+        if count is not None and 0 <= count <= MAX_COUNT:
+            return count
+    return None
 
 
 def _finish_reasons(answer: _Answer) -> tuple[str, ...]:

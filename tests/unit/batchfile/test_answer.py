@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from batchwright.batchfile.answer import Reading, read_answer
+from batchwright.batchfile.answer import MAX_COUNT, Reading, read_answer
 from batchwright.batchfile.counts import Usage
 
 MESSAGE = {"role": "assistant", "content": "Hello"}
@@ -90,6 +90,18 @@ ODD: dict[str, tuple[dict[str, Any], Reading]] = {
         Reading(FULL, ("length",)),
     ),
     "a status that is a number": ({"status": 200, "usage": CHAT_USAGE}, Reading(FULL, ())),
+    "counts below zero": (
+        {"usage": {"prompt_tokens": -1, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": -5}}},
+        Reading(Usage(output_tokens=2), ()),
+    ),
+    "counts beyond what a whole number in JSON can be": (
+        {"usage": {"prompt_tokens": MAX_COUNT, "completion_tokens": MAX_COUNT + 1, "total_tokens": 2**63 - 1}},
+        Reading(Usage(input_tokens=MAX_COUNT), ()),
+    ),
+    "the greatest count, beside one too great": (
+        {"usage": {"input_tokens": MAX_COUNT, "output_tokens": 2**63, "total_tokens": 7}},
+        Reading(Usage(input_tokens=MAX_COUNT, total_tokens=7), ()),
+    ),
     "details that are no object": (
         {"status": "incomplete", "incomplete_details": "x"},
         Reading(Usage(), ("incomplete",)),
