@@ -1,8 +1,14 @@
 """Token counts and totals of answers. Unknown is not zero: a count that no answer reported stays None."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from msgspec import Struct
+
+from batchwright.api.text import fold_counts
+
+MAX_TOTAL: Final = 2**63 - 1
+"""Totals stop here: they are int64 in the status, and no run comes near it with counts that are true."""
 
 UsageCount = int | None
 
@@ -29,16 +35,16 @@ class Usage(Struct, frozen=True):
 def _add(left: UsageCount, right: UsageCount) -> UsageCount:
     if left is None or right is None:
         return left if right is None else right
-    return left + right
+    return min(left + right, MAX_TOTAL)
 
 
 def add_counts(*counts: Mapping[str, int]) -> dict[str, int]:
-    """Sum of counts by name, the greatest first."""
+    """Sum of counts by name, the greatest first; as many names as fold_counts keeps, since servers choose them."""
     total: dict[str, int] = {}
     for some in counts:
         for name, count in some.items():
             total[name] = total.get(name, 0) + count
-    return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
+    return fold_counts(total)
 
 
 def sum_usage(usages: Iterable[Usage]) -> Usage:

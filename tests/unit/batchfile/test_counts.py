@@ -2,7 +2,8 @@
 
 import pytest
 
-from batchwright.batchfile.counts import Usage, add_counts, sum_usage
+from batchwright.api.text import MAX_COUNT_NAMES
+from batchwright.batchfile.counts import MAX_TOTAL, Usage, add_counts, sum_usage
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,15 @@ def test_many_are_summed_field_by_field() -> None:
 def test_counts_by_name_come_with_the_greatest_first() -> None:
     total = add_counts({"stop": 1, "length": 2}, {"stop": 5, "abort": 2}, {})
     assert list(total.items()) == [("stop", 6), ("abort", 2), ("length", 2)]
+
+
+def test_a_total_stays_an_int64() -> None:
+    assert Usage(input_tokens=MAX_TOTAL) + Usage(input_tokens=2**53) == Usage(input_tokens=MAX_TOTAL)
+
+
+def test_names_that_servers_choose_are_bounded() -> None:
+    many = {f"reason-{n:02}": 100 - n for n in range(30)}
+    total = add_counts(many, {"x" * 41: 5, "two words": 7})
+    assert len(total) == MAX_COUNT_NAMES
+    assert sum(total.values()) == sum(many.values()) + 12
+    assert total["reason-00"] == 100

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from batchwright.api.text import fold_counts
 from batchwright.batchfile.answer import Reading
 from batchwright.batchfile.counts import Usage, add_counts
 from batchwright.batchfile.shard_record import Totals
@@ -22,16 +23,27 @@ class Tally:
         self.completed += 1
         self.usage = self.usage + reading.usage
         for reason in reading.finish_reasons:
-            self.finish_reasons[reason] = self.finish_reasons.get(reason, 0) + 1
+            _count(self.finish_reasons, reason)
 
     def failure(self, code: str) -> None:
         """Anything else; `code` is the HTTP status or the error code."""
         self.failed += 1
-        self.error_codes[code] = self.error_codes.get(code, 0) + 1
+        _count(self.error_codes, code)
 
     def totals(self) -> Totals:
         """The counts as a value."""
         return Totals(self.completed, self.failed, self.usage, dict(self.finish_reasons), dict(self.error_codes))
+
+
+def _count(counts: dict[str, int], name: str) -> None:
+    """Count a name. Servers choose them, so a new one has the counts folded; the usual ones cost nothing."""
+    if name in counts:
+        counts[name] += 1
+        return
+    counts[name] = 1
+    folded = fold_counts(counts)
+    counts.clear()
+    counts.update(folded)
 
 
 def add_totals(left: Totals, right: Totals) -> Totals:

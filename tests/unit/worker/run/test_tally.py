@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchwright.api.text import MAX_COUNT_NAME_LENGTH, MAX_COUNT_NAMES
 from batchwright.batchfile.answer import Reading
 from batchwright.batchfile.counts import Usage
 from batchwright.batchfile.shard_record import Totals
@@ -62,3 +63,17 @@ def test_a_value_does_not_grow_afterwards(earlier: dict[str, int]) -> None:
     tally.failure("400")
     assert before.finish_reasons == earlier
     assert before.error_codes == {}
+
+
+def test_whatever_names_a_server_makes_up_the_names_are_bounded_and_all_answers_are_counted() -> None:
+    tally = Tally()
+    for number in range(1000):
+        tally.success(Reading(Usage(), ("stop", f"reason-{number}", "x" * number)))
+        tally.failure(f"code-{number}")
+    totals = tally.totals()
+    assert totals.finish_reasons["stop"] == 1000
+    assert sum(totals.finish_reasons.values()) == 3000
+    assert sum(totals.error_codes.values()) == 1000
+    for names in (totals.finish_reasons, totals.error_codes):
+        assert len(names) <= MAX_COUNT_NAMES
+        assert max(map(len, names)) <= MAX_COUNT_NAME_LENGTH
