@@ -1,5 +1,6 @@
 """Keys of everything that a BatchJob writes, under `<output>/<name>/`."""
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -90,17 +91,37 @@ class WorkLayout:
         """The state of a worker index."""
         return f"{self.prefix}workers/{run}/{index}.json"
 
+    # From a listed key back to its shard. None for a key that is none of ours: the marker of a folder that a console
+    # made, or whatever else somebody put there.
+
+    def shard_of_claim(self, key: str, run: int) -> int | None:
+        """The shard that a key is the claim of in a run."""
+        return _shard_in(_CLAIM, key, self.claims(run))
+
+    def shard_of_record(self, key: str) -> int | None:
+        """The shard that a key is the record of."""
+        return _shard_in(_RECORD, key, self.records)
+
+    def shard_of_segment(self, key: str) -> int | None:
+        """The shard that a key is a segment of."""
+        return _shard_in(_SEGMENT, key, self.segments)
+
+    def shard_of_file(self, key: str) -> int | None:
+        """The shard that a key is a file of."""
+        return _shard_in(_SHARD_FILE, key, self.shard_files)
+
 
 def _shard(shard: int) -> str:
     return f"{shard:06d}"
 
 
-def shard_of(key: str, prefix: str) -> int:
-    """The shard that a key under a prefix of claims, records or segments belongs to.
+_NUMBER: Final = r"(0[0-9]{5}|[1-9][0-9]{5,})"
+_CLAIM: Final = re.compile(_NUMBER)
+_RECORD: Final = re.compile(_NUMBER + r"\.json")
+_SEGMENT: Final = re.compile(_NUMBER + r"/[^/]+-[0-9]{6,}\.jsonl")
+_SHARD_FILE: Final = re.compile(_NUMBER + r"/[^/]+-(?:results|errors|retry)\.jsonl")
 
-    Raises:
-        ValueError: the key is none of these.
-    """
-    if not key.startswith(prefix):
-        raise ValueError(f"{key} is not under {prefix}")
-    return int(key[len(prefix) :].split("/", maxsplit=1)[0].removesuffix(".json"))
+
+def _shard_in(pattern: re.Pattern[str], key: str, prefix: str) -> int | None:
+    found = pattern.fullmatch(key, len(prefix)) if key.startswith(prefix) else None
+    return int(found[1]) if found else None

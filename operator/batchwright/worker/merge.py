@@ -14,7 +14,7 @@ from batchwright.api import status
 from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import ExitCode
 from batchwright.api.reports import MergeReport, ShardsMissingReport
-from batchwright.batchfile.layout import WorkLayout, shard_of
+from batchwright.batchfile.layout import WorkLayout
 from batchwright.batchfile.plan_record import PlanRecord, decode_record, encode_record
 from batchwright.batchfile.shard_record import (
     ERRORS,
@@ -27,7 +27,8 @@ from batchwright.batchfile.shard_record import (
     Totals,
 )
 from batchwright.storage.errors import NotFound, ObjectChanged
-from batchwright.storage.protocol import ObjectInfo, ObjectRange, ObjectStore
+from batchwright.storage.protocol import ObjectRange, ObjectStore
+from batchwright.worker.existing import find
 from batchwright.worker.failures import StageFailed, final
 from batchwright.worker.run.progress import usage_status
 from batchwright.worker.run.stage_run import read_plan
@@ -55,7 +56,7 @@ def merge(
     plan = read_plan(store, layout)
     summary = _published_before(store, layout)
     if summary is None:
-        committed = {shard_of(info.key, layout.records) for info in store.list(layout.records)}
+        committed = {layout.shard_of_record(info.key) for info in store.list(layout.records)}
         missing = sorted(set(range(len(plan.shards))) - committed)
         if missing:
             return ShardsMissingReport(count=len(missing), shards=ranges(missing))
@@ -136,27 +137,21 @@ def _remove_stale(stage: Stage, summary: SummaryRecord) -> Iterator[str]:
     store = stage.output_store
     for kind in KINDS:
         key = _published_key(stage, kind)
-        if kind not in summary.published and _find(store, key) is not None:
+        if kind not in summary.published and find(store, key) is not None:
             for failure in store.delete([key]):
                 yield f"{store.uri(key)} is of an earlier run and could not be deleted: {failure.reason}"
 
 
 def _published_before(store: ObjectStore, layout: WorkLayout) -> SummaryRecord | None:
     """The summary of a merge that was done before, as long as all that it published still stands there."""
-    if _find(store, layout.summary) is None:
+    if find(store, layout.summary) is None:
         return None
     summary = decode_record(store.read(layout.summary), SummaryRecord)
     for file in summary.published.values():
-        found = _find(store, file.key)
+        found = find(store, file.key)
         if found is None or (found.size, found.etag) != (file.bytes, file.etag):
             return None
     return summary
-
-
-def _find(store: ObjectStore, key: str) -> ObjectInfo | None:
-    """An object, if it exists. Asked by listing: S3 answers a read of a missing object with 403 or 404, as it likes."""
-    first = next(store.list(key), None)
-    return first if first is not None and first.key == key else None
 
 
 def _clean(store: ObjectStore, layout: WorkLayout) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from batchwright.batchfile.validation import Validator, find_duplicates
 from batchwright.storage.errors import NotFound, PreconditionFailed
 from batchwright.storage.probe import probe_conditional_put, probe_listable, probe_readable
 from batchwright.storage.protocol import ObjectInfo, ObjectStore
+from batchwright.worker.existing import find
 from batchwright.worker.failures import StageFailed
 from batchwright.worker.served_models import PATIENCE_SECONDS, served_models
 from batchwright.worker.stage import Stage
@@ -211,6 +212,6 @@ def _make_plan(stage: Stage, source: ObjectInfo, validator: Validator, condition
 
 def _earlier_plan(store: ObjectStore, key: str) -> PlanRecord | None:
     """The plan of the same work, made before. Two plans may split it differently, so no second one may replace it."""
-    if next(store.list(key), None) is None:
+    if find(store, key) is None:
         return None
     return decode_record(store.read(key), PlanRecord)

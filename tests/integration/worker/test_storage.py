@@ -154,3 +154,16 @@ class TestUnreliableStores:
         report = process.report(FailureReport)
         assert report.reason is Reason.STORAGE_ACCESS_DENIED
         assert f"s3:{operation}" in report.message
+
+
+def test_folder_markers_and_other_foreign_objects_are_left_alone(bucket_job: JobUnderTest, s3_bucket: S3Bucket) -> None:
+    """Consoles make an empty object `folder/` for each folder that a person opens or makes."""
+    job = bucket_job.with_spec(sharding={"linesPerShard": 2}).input(chat_lines(4))
+    planned = job.plan()
+    work = f"out/job/.batchwright/{planned.fingerprint}"
+    for folder in ("records", "claims", "claims/1", "segments", "segments/000001", "shards"):
+        s3_bucket.put(f"{work}/{folder}/notes.txt", b"somebody's")
+        s3_bucket.put(f"{work}/{folder}/", b"")
+    job.work(planned, workers=2)
+    job.merge(planned)
+    assert ids(job.published("results.jsonl")) == ids(chat_lines(4))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchwright.batchfile.layout import OutputLayout, shard_of
+from batchwright.batchfile.layout import OutputLayout
 
 LAYOUT = OutputLayout("out/nightly/")
 WORK = LAYOUT.work("0123456789abcdef")
@@ -30,10 +30,10 @@ def test_keys_of_a_format_are_fixed(key: str, expected: str) -> None:
 
 @pytest.mark.parametrize("shard", [0, 7, 9999, 123_456_789])
 def test_a_shard_is_found_in_its_keys(shard: int) -> None:
-    assert shard_of(WORK.claim(2, shard), WORK.claims(2)) == shard
-    assert shard_of(WORK.record(shard), WORK.records) == shard
-    assert shard_of(WORK.segment(shard, "x-1", 3), WORK.segments) == shard
-    assert shard_of(WORK.shard_file(shard, "x", "errors"), WORK.shard_files) == shard
+    assert WORK.shard_of_claim(WORK.claim(2, shard), 2) == shard
+    assert WORK.shard_of_record(WORK.record(shard)) == shard
+    assert WORK.shard_of_segment(WORK.segment(shard, "x-1", 3)) == shard
+    assert WORK.shard_of_file(WORK.shard_file(shard, "x", "errors")) == shard
 
 
 def test_keys_of_shards_sort_as_the_shards_do() -> None:
@@ -41,7 +41,20 @@ def test_keys_of_shards_sort_as_the_shards_do() -> None:
     assert keys == sorted(keys)
 
 
-@pytest.mark.parametrize("key", [PREFIX + "records/x.json", PREFIX + "records/", "out/other/records/000007.json"])
-def test_any_other_key_is_no_shards(key: str) -> None:
-    with pytest.raises(ValueError, match=r"invalid literal|is not under"):
-        shard_of(key, WORK.records)
+FOREIGN = ["", "x", "000007.bak", "7", "00000007", "٠٠٠٠٠٧", "000007 ", "-00007", "000007\n", ".DS_Store"]
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_any_other_key_is_no_shards(name: str) -> None:
+    assert WORK.shard_of_claim(WORK.claims(1) + name, 1) is None
+    assert WORK.shard_of_record(f"{WORK.records}{name}") is None
+    assert WORK.shard_of_segment(f"{WORK.segments}{name}/") is None
+    assert WORK.shard_of_segment(f"{WORK.segments}000007/{name}") is None
+    assert WORK.shard_of_file(f"{WORK.shard_files}000007/{name}") is None
+
+
+def test_a_key_of_another_prefix_is_no_shards() -> None:
+    other = OutputLayout("out/other/").work("0123456789abcdef")
+    assert WORK.shard_of_record(other.record(7)) is None
+    assert WORK.shard_of_claim(WORK.claim(2, 7), 1) is None
+    assert WORK.shard_of_segment(WORK.shard_file(7, "x", "results")) is None

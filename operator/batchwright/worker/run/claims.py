@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from batchwright.batchfile.layout import WorkLayout, shard_of
+from batchwright.batchfile.layout import WorkLayout
 from batchwright.batchfile.plan_record import decode_record, encode_record
 from batchwright.batchfile.shard_record import ClaimRecord
 from batchwright.storage.errors import PreconditionFailed
@@ -99,13 +99,13 @@ class ShardQueue:
 
     def _dealt_out(self) -> Iterator[Claimed]:
         done = self._done()
-        with_segments = self._numbers(self._layout.segments)
+        with_segments = self._with_segments()
         yield from (Claimed(shard, shard in with_segments) for shard in self._own_part() if shard not in done)
 
     def _all(self) -> Iterator[Claimed]:
         done = self._done()
-        with_segments = self._numbers(self._layout.segments)
-        claims = self._claims_of(self._numbers(self._claims) - done)
+        with_segments = self._with_segments()
+        claims = self._claims_of(self._claimed() - done)
         yield from (Claimed(shard, resumed=True) for shard, one in claims.items() if one.index == self._me.index)
         for shard in self._claim_unclaimed(done | claims.keys()):
             yield Claimed(shard, shard in with_segments)
@@ -119,7 +119,7 @@ class ShardQueue:
             if shard not in gone and self._claim(shard):
                 yield shard
         gone |= set(self._own_part())
-        while left := set(range(self._shards)) - gone - self._numbers(self._claims):
+        while left := set(range(self._shards)) - gone - self._claimed():
             # What is left is known until somebody else turns out to be at it too.
             while left:
                 shard = self._choose(sorted(left))
@@ -134,14 +134,19 @@ class ShardQueue:
 
     def _done(self) -> set[int]:
         """Shards that are committed, or that this worker is at."""
-        return self._numbers(self._layout.records) | self._taken
+        return self._shards_under(self._layout.records, self._layout.shard_of_record) | self._taken
 
-    @property
-    def _claims(self) -> str:
-        return self._layout.claims(self._me.run)
+    def _claimed(self) -> set[int]:
+        run = self._me.run
+        return self._shards_under(self._layout.claims(run), lambda key: self._layout.shard_of_claim(key, run))
 
-    def _numbers(self, prefix: str) -> set[int]:
-        return {shard_of(info.key, prefix) for info in self._store.list(prefix)}
+    def _with_segments(self) -> set[int]:
+        return self._shards_under(self._layout.segments, self._layout.shard_of_segment)
+
+    def _shards_under(self, prefix: str, shard_of: Callable[[str], int | None]) -> set[int]:
+        """Shards of the plan that have an object there. Keys that are none of ours are left alone."""
+        found = (shard_of(info.key) for info in self._store.list(prefix))
+        return {shard for shard in found if shard is not None and shard < self._shards}
 
     def _claims_of(self, shards: Collection[int]) -> dict[int, _StandingClaim]:
         with ThreadPoolExecutor(READERS) as readers:

@@ -94,7 +94,8 @@ class OpenShard:
             RecordError: a segment is damaged.
         """
         for info in self._store.list(self._layout.shard_segments(self.number)):
-            self._restore_segment(info.key)
+            if self._layout.shard_of_segment(info.key) == self.number:
+                self._restore_segment(info.key)
         if self._restored:
             logger.info("shard %d goes on with %d finished lines", self.number, len(self._restored))
 

@@ -12,6 +12,7 @@ from batchwright.batchfile.plan_record import PlanRecord, RecordError, decode_re
 from batchwright.batchfile.shard_record import WorkerState
 from batchwright.storage.errors import NotFound
 from batchwright.storage.protocol import ObjectStore
+from batchwright.worker.existing import find
 from batchwright.worker.run.claims import ShardQueue, WorkerIdentity
 from batchwright.worker.run.patience import patiently
 from batchwright.worker.run.progress import RunProgress
@@ -83,6 +84,6 @@ def read_plan(store: ObjectStore, layout: WorkLayout) -> PlanRecord:
 
 def _earlier_state(store: ObjectStore, layout: WorkLayout, identity: WorkerIdentity) -> WorkerState | None:
     key = layout.worker(identity.run, identity.index)
-    if next(store.list(key), None) is None:  # asking for it would need s3:ListBucket to be told "not found"
+    if find(store, key) is None:
         return None
     return decode_record(store.read(key), WorkerState)

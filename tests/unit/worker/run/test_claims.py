@@ -205,3 +205,12 @@ def test_without_conditional_put_each_index_keeps_to_its_part(store: FileStore) 
     taken = [numbers(take_all(worker(store, index, workers=3, exclusive=False))) for index in range(3)]
     assert taken == [[0, 2], [3, 4, 5], [6, 7, 8, 9]]
     assert list(store.list(LAYOUT.claims(1))) == []
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_what_others_put_under_the_prefixes_is_left_alone(tmp_path: Path, exclusive: bool) -> None:
+    store = FileStore(tmp_path)
+    for prefix in (LAYOUT.records, LAYOUT.claims(1), LAYOUT.segments):
+        for name in ("notes.txt", "000003.bak", ".marker", "999999"):
+            store.write(prefix + name, b"not ours")
+    assert take_all(worker(store, shards=4, exclusive=exclusive)) == [Claimed(n, resumed=False) for n in range(4)]

@@ -210,3 +210,11 @@ def test_restoring_again_after_a_failure_counts_each_line_once(store: SlowStore,
     assert shard.complete
     shard.commit()
     assert encode_record(record_of(store)).count(b'"lines":3')
+
+
+def test_what_others_put_beside_the_segments_is_left_alone(store: SlowStore, tmp_path: Path) -> None:
+    for name in ("notes.txt", ".marker", "0"):
+        store.write(LAYOUT.shard_segments(0) + name, b"not ours\n")
+    shard = open_shard(store, tmp_path)
+    shard.restore()
+    assert shard.tally.totals() == Totals()
