@@ -62,9 +62,11 @@ Ending = tuple[int, Report | None]
 def endings(stage: Stage, run: int, index: int) -> st.SearchStrategy[Ending]:
     """How a worker's container may end, with its report."""
     transient = FailureReport(reason=Reason.STORAGE_UNREACHABLE, final=False, message="no route")
+    away = FailureReport(reason=Reason.SERVER_UNREACHABLE, final=False, message="refused")
     any_stage: list[Ending] = [
         (1, None),
         (1, transient),
+        *([(1, away)] if stage is Stage.PLAN else []),
         (10, InterruptedReport()),
         (137, None),
         (21, FailureReport(reason=Reason.STORAGE_ACCESS_DENIED, message="s3:GetObject")),
@@ -219,6 +221,8 @@ class Histories(RuleBasedStateMachine):
         if conditions.is_finished(after):
             assert after.phase in (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED, Phase.EXPIRED)
             assert not conditions.is_true(after, conditions.ConditionType.RECONCILING)
+        end = conditions.find(after, conditions.ConditionType.FAILED)
+        assert end is None or end.reason != Reason.SERVER_UNREACHABLE, "a server that is away is waited for"
 
     # The cluster
 
@@ -383,5 +387,5 @@ class Histories(RuleBasedStateMachine):
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=300, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -35,7 +35,7 @@ def test_the_workers_are_added_up_over_all_runs() -> None:
         ((30, 5), [(10, 1)], (30, 5)),
         ((30, 5), [(40, 6)], (40, 6)),
         ((0, 0), [(99, 5)], (95, 5)),
-        ((98, 0), [(98, 5)], (98, 5)),
+        ((98, 0), [(98, 5)], (98, 2)),
     ],
     ids=["nobody heard", "one of several heard", "further", "not more than there are", "nothing is taken back"],
 )

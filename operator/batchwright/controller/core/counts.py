@@ -53,12 +53,14 @@ def facts(status: BatchJobStatus, progress: Iterable[Progress], run: int) -> dic
 
 def _requests(status: BatchJobStatus, reports: tuple[Progress, ...]) -> RequestCounts:
     before = status.request_counts or RequestCounts()
-    failed = min(max(before.failed, sum(report.failed for report in reports)), before.total)
-    completed = max(before.completed, sum(report.completed for report in reports))
-    # A shard that runs again in a repair may count a line twice until the merge; the total is known from the plan.
-    return RequestCounts(
-        total=before.total, completed=max(before.completed, min(completed, before.total - failed)), failed=failed
+    heard_completed, heard_failed = (
+        sum(report.completed for report in reports),
+        sum(report.failed for report in reports),
     )
+    # A shard that runs again in a repair may count a line twice until the merge; the total is known from the plan.
+    failed = max(before.failed, min(heard_failed, before.total - before.completed))
+    completed = max(before.completed, min(heard_completed, before.total - failed))
+    return RequestCounts(total=before.total, completed=completed, failed=failed)
 
 
 def _shards(status: BatchJobStatus, reports: tuple[Progress, ...], run: int) -> ShardCounts:

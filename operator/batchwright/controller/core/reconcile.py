@@ -67,9 +67,6 @@ def _decide(observed: Observed, now: datetime, settings: Settings) -> Step:
     spec = observed.spec
     if problem is not None or spec is None:
         return _unusable(observed, problem or "", now)
-    reason = stopping.reason_to_stop(observed, spec, now)
-    if reason is not None:
-        return stopping.step(observed, spec, reason)
     return _work(observed, spec, now, settings)
 
 
@@ -112,6 +109,9 @@ def _work(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Setti
 
 
 def _stage(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settings) -> Step | Advance:
+    reason = stopping.reason_to_stop(observed, spec, now)
+    if reason is not None:
+        return stopping.step(observed, spec, reason)
     if observed.status.fingerprint is None:
         return validating.step(observed, spec, now, settings)
     if not running.is_over(observed):
