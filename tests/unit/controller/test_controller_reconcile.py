@@ -24,6 +24,7 @@ from batchwright.api.status import (
     ValidationError,
 )
 from batchwright.controller.core import conditions
+from batchwright.controller.core.observed import JobEnd
 from batchwright.controller.core.plan_of_actions import (
     CreateConfigMap,
     CreateJob,
@@ -139,6 +140,47 @@ class TestValidating:
         assert server is not None
         assert server.status == "False"
         assert "connection refused" in server.message
+
+    AWAY = failure(Reason.SERVER_UNREACHABLE, "connection refused", final=False)
+
+    def test_a_server_that_stays_away_is_asked_again_without_end(self) -> None:
+        ended = job("plan").ended_pod(self.AWAY, code=1).failed()
+        at_once = plan_for(batchjob().with_job(ended))
+        assert not any(isinstance(action, CreateJob | DeleteJob) for action in at_once.actions)
+        assert at_once.wait is not None
+        assert at_once.wait.after == timedelta(minutes=1)
+        assert at_once.status is not None
+        assert at_once.status.phase is Phase.VALIDATING
+        server = conditions.find(at_once.status, ConditionType.SERVER_AVAILABLE)
+        assert server is not None
+        assert (server.status, server.reason) == ("False", "ServerAway")
+        assert "connection refused" in server.message
+
+        known = batchjob().with_status(**dict(at_once.status))
+        later = known.with_job(ended.with_(end=JobEnd(False, ago(minutes=1))))
+        deletions = [action.uid for action in plan_for(later).actions if isinstance(action, DeleteJob)]
+        assert deletions == [ended.view.uid]
+        going = known.with_job(ended.with_(end=JobEnd(False, ago(minutes=1)), deleting=True))
+        assert not any(isinstance(action, CreateJob | DeleteJob) for action in plan_for(going).actions)
+
+        anew = plan_for(known)
+        assert created(anew) == ["plan"]
+        assert anew.status is not None
+        assert anew.status.phase is Phase.VALIDATING
+        assert conditions.find(anew.status, ConditionType.SERVER_AVAILABLE) == server
+
+    def test_only_the_completion_window_and_a_person_end_the_wait_for_a_server(self) -> None:
+        ended = job("plan").ended_pod(self.AWAY, code=1).failed()
+        asking = batchjob().with_job(ended).with_status(validating_at=ago(seconds=30), phase=Phase.VALIDATING)
+        for stopped in (asking.cancelled(), asking.with_spec(completionWindow="30s")):
+            assert [type(action) for action in plan_for(stopped).actions] == [DeleteJob]
+        assert created(plan_for(asking.suspended())) == []
+
+    def test_a_plan_that_met_the_server_away_before_it_failed_otherwise_has_failed(self) -> None:
+        pods = job("plan").ended_pod(self.AWAY, code=1)
+        report = failure(Reason.STORAGE_UNREACHABLE, "no route", final=False)
+        status = status_of(batchjob().with_job(pods.ended_pod(report, code=1).failed()))
+        assert failed_with(status) == ("StorageUnreachable", "no route")
 
     @pytest.mark.parametrize(
         ("ended", "expected"),
