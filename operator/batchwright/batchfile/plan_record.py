@@ -74,6 +74,11 @@ def fingerprint(
     return sha256(msgspec.json.encode(identity)).hexdigest()[:16]
 
 
+def generation(fingerprint: str, number: int) -> str:
+    """Identity of the work when it is done once more, since what it had made is gone: `0123456789abcdef-2`."""
+    return fingerprint if number == 1 else f"{fingerprint}-{number}"
+
+
 class _Versioned(Struct):
     version: int = FORMAT_VERSION
 

@@ -6,16 +6,16 @@ the summary and the published objects speak for it.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Final
+
+import msgspec
 
 from batchwright.api import status
 from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import ExitCode
 from batchwright.api.reports import MergeReport, ShardsMissingReport
 from batchwright.batchfile.layout import WorkLayout
-from batchwright.batchfile.plan_record import PlanRecord, decode_record, encode_record
+from batchwright.batchfile.plan_record import PlanRecord, encode_record
 from batchwright.batchfile.shard_record import (
     ERRORS,
     KINDS,
@@ -30,6 +30,7 @@ from batchwright.storage.errors import NotFound, ObjectChanged
 from batchwright.storage.protocol import ObjectRange, ObjectStore
 from batchwright.worker.existing import find
 from batchwright.worker.failures import StageFailed, final
+from batchwright.worker.published import published_before, published_keys, read_records
 from batchwright.worker.run.progress import usage_status
 from batchwright.worker.run.stage_run import read_plan
 from batchwright.worker.run.tally import add_totals
@@ -37,8 +38,6 @@ from batchwright.worker.stage import Stage
 
 logger = logging.getLogger(__name__)
 
-READERS: Final = 16
-"""Shard records read at once."""
 Progressed = Callable[[int, int], None]
 """Called with the bytes joined and the bytes of all."""
 
@@ -54,13 +53,15 @@ def merge(
     """
     store, layout = stage.output_store, stage.layout.work(fingerprint)
     plan = read_plan(store, layout)
-    summary = _published_before(store, layout)
-    if summary is None:
+    summary = published_before(stage, layout)
+    if summary is not None:
+        summary = _renamed(stage, layout, summary)
+    else:
         committed = {layout.shard_of_record(info.key) for info in store.list(layout.records)}
         missing = sorted(set(range(len(plan.shards))) - committed)
         if missing:
             return ShardsMissingReport(count=len(missing), shards=ranges(missing))
-        summary = _publish(stage, layout, plan, _read_records(store, layout, plan), progressed)
+        summary = _publish(stage, plan, _read_records(store, layout, plan), progressed)
         store.write(layout.summary, encode_record(summary))
     warnings = tuple(_remove_stale(stage, summary))
     if not stage.job.keep_work_objects:
@@ -69,9 +70,7 @@ def merge(
 
 
 def _read_records(store: ObjectStore, layout: WorkLayout, plan: PlanRecord) -> list[ShardRecord]:
-    with ThreadPoolExecutor(READERS) as readers:
-        data = readers.map(lambda number: store.read(layout.record(number)), range(len(plan.shards)))
-        records = [decode_record(some, ShardRecord) for some in data]
+    records = read_records(store, [layout.record(number) for number in range(len(plan.shards))])
     for record, shard in zip(records, plan.shards, strict=True):
         counted = record.totals.completed + record.totals.failed
         kept = sum(file.lines for file in (record.results, record.errors) if file is not None)
@@ -83,9 +82,27 @@ def _read_records(store: ObjectStore, layout: WorkLayout, plan: PlanRecord) -> l
     return records
 
 
-def _publish(
-    stage: Stage, layout: WorkLayout, plan: PlanRecord, records: Sequence[ShardRecord], progressed: Progressed
-) -> SummaryRecord:
+def _renamed(stage: Stage, layout: WorkLayout, summary: SummaryRecord) -> SummaryRecord:
+    """What was published before, copied to the names that the spec has by now. The earlier objects stay."""
+    wanted = published_keys(stage)
+    if all(file.key == wanted[kind] for kind, file in summary.published.items()):
+        return summary
+    try:
+        published = {
+            kind: file if file.key == wanted[kind] else _join(stage.output_store, wanted[kind], [file])
+            for kind, file in summary.published.items()
+        }
+    except (NotFound, ObjectChanged) as error:
+        raise _contradiction(
+            f"What was published before is missing or changed: {error} Create the BatchJob anew: its requests will be"
+            " sent again."
+        ) from error
+    summary = msgspec.structs.replace(summary, published=published)
+    stage.output_store.write(layout.summary, encode_record(summary))
+    return summary
+
+
+def _publish(stage: Stage, plan: PlanRecord, records: Sequence[ShardRecord], progressed: Progressed) -> SummaryRecord:
     files = {kind: [file for record in records if (file := record.file(kind)) is not None] for kind in KINDS}
     total = sum(file.bytes for some in files.values() for file in some)
     joined = 0
@@ -97,14 +114,14 @@ def _publish(
 
     try:
         published = {
-            kind: _join(stage.output_store, _published_key(stage, kind), files[kind], count)
-            for kind in KINDS
+            kind: _join(stage.output_store, key, files[kind], count)
+            for kind, key in published_keys(stage).items()
             if files[kind]
         }
     except (NotFound, ObjectChanged) as error:
         raise _contradiction(
-            f"A file of a committed shard is missing or changed: {error} Nothing can be published from it any more:"
-            f" delete what stands under {stage.output_store.uri(layout.prefix)} and create the BatchJob anew."
+            f"A file of a committed shard is missing or changed: {error} Nothing can be published from it any more."
+            " Create the BatchJob anew: its requests will be sent again."
         ) from error
     lines = sum(published[kind].lines for kind in (RESULTS, ERRORS) if kind in published)
     if lines != plan.lines:
@@ -115,9 +132,11 @@ def _publish(
     return SummaryRecord(plan.fingerprint, plan.lines, totals, published, datetime.now(UTC))
 
 
-def _join(store: ObjectStore, key: str, files: Sequence[ShardFile], count: Callable[[int], None]) -> ShardFile:
+def _join(
+    store: ObjectStore, key: str, files: Sequence[ShardFile], count: Callable[[int], None] | None = None
+) -> ShardFile:
     """One object from many; the store verifies its size."""
-    pieces = (ObjectRange(file.key, 0, file.bytes) for file in files)
+    pieces = (ObjectRange(file.key, 0, file.bytes, file.etag or None) for file in files)
     info = store.join(key, pieces, progress=count)
     logger.info("published %s, %d bytes", store.uri(key), info.size)
     return ShardFile(key, info.size, sum(file.lines for file in files), info.etag)
@@ -127,31 +146,13 @@ def _contradiction(message: str) -> StageFailed:
     return final(ExitCode.PLAN_UNREADABLE, Reason.MERGE_FAILED, message)
 
 
-def _published_key(stage: Stage, kind: str) -> str:
-    name = {RESULTS: stage.names.results, ERRORS: stage.names.errors, RETRY: stage.names.retry}[kind]
-    return stage.layout.published(name)
-
-
 def _remove_stale(stage: Stage, summary: SummaryRecord) -> Iterator[str]:
     """Delete an object of an earlier run where this one has none of its kind; gives warnings."""
     store = stage.output_store
-    for kind in KINDS:
-        key = _published_key(stage, kind)
+    for kind, key in published_keys(stage).items():
         if kind not in summary.published and find(store, key) is not None:
             for failure in store.delete([key]):
                 yield f"{store.uri(key)} is of an earlier run and could not be deleted: {failure.reason}"
-
-
-def _published_before(store: ObjectStore, layout: WorkLayout) -> SummaryRecord | None:
-    """The summary of a merge that was done before, as long as all that it published still stands there."""
-    if find(store, layout.summary) is None:
-        return None
-    summary = decode_record(store.read(layout.summary), SummaryRecord)
-    for file in summary.published.values():
-        found = find(store, file.key)
-        if found is None or (found.size, found.etag) != (file.bytes, file.etag):
-            return None
-    return summary
 
 
 def _clean(store: ObjectStore, layout: WorkLayout) -> tuple[str, ...]:

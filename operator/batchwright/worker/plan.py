@@ -7,7 +7,7 @@ listed, the server answers. So no request is paid for when the results could not
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, count
 from typing import Final
 
 import msgspec
@@ -19,7 +19,14 @@ from batchwright.api.reports import FailureReport, PlanReport
 from batchwright.batchfile import errors as file_errors
 from batchwright.batchfile.errors import FileError
 from batchwright.batchfile.lines import BYTE_ORDER_MARK, OversizeLine, split_lines
-from batchwright.batchfile.plan_record import PlannedInput, PlanRecord, decode_record, encode_record, fingerprint
+from batchwright.batchfile.plan_record import (
+    PlannedInput,
+    PlanRecord,
+    decode_record,
+    encode_record,
+    fingerprint,
+    generation,
+)
 from batchwright.batchfile.request_line import ENVELOPE_BYTES
 from batchwright.batchfile.sharding import choose_lines_per_shard
 from batchwright.batchfile.validation import Validator, find_duplicates
@@ -28,6 +35,7 @@ from batchwright.storage.probe import probe_conditional_put, probe_listable, pro
 from batchwright.storage.protocol import ObjectInfo, ObjectStore
 from batchwright.worker.existing import find
 from batchwright.worker.failures import StageFailed
+from batchwright.worker.published import can_be_finished
 from batchwright.worker.served_models import PATIENCE_SECONDS, served_models
 from batchwright.worker.stage import Stage
 
@@ -162,9 +170,8 @@ def _message(listed: list[FileError], count: int, uri: str) -> str:
 
 def _write_plan(stage: Stage, source: ObjectInfo, validator: Validator, conditional_put: bool) -> PlanReport:
     store = stage.output_store
-    record = _make_plan(stage, source, validator, conditional_put)
+    record, earlier = _find_generation(stage, _make_plan(stage, source, validator, conditional_put))
     key = stage.layout.work(record.fingerprint).plan
-    earlier = _earlier_plan(store, key)
     if earlier is None:
         try:
             store.write(key, encode_record(record), if_none_match=conditional_put)
@@ -181,6 +188,23 @@ def _write_plan(stage: Stage, source: ObjectInfo, validator: Validator, conditio
         endpoint=record.endpoint,
         model=record.model,
     )
+
+
+def _find_generation(stage: Stage, record: PlanRecord) -> tuple[PlanRecord, PlanRecord | None]:
+    """The plan under the fingerprint of the first generation that can be gone on with or begun, and the one there.
+
+    What is left of work whose results were deleted or overwritten since can't be finished any more, nor may it be
+    deletable. So the same work is done under another fingerprint, which takes nothing but new names.
+    """
+    base = record.fingerprint
+    for number in count(1):
+        record = msgspec.structs.replace(record, fingerprint=generation(base, number))
+        layout = stage.layout.work(record.fingerprint)
+        earlier = _earlier_plan(stage.output_store, layout.plan)
+        if earlier is None or can_be_finished(stage, layout):
+            return record, earlier
+        logger.info("the results of %s are gone: the work is done again", stage.output_store.uri(layout.prefix))
+    raise AssertionError("unreachable: there is always another generation")
 
 
 def _make_plan(stage: Stage, source: ObjectInfo, validator: Validator, conditional_put: bool) -> PlanRecord:

@@ -1,7 +1,7 @@
 """The merge publishes once all is there, and can be run again at any time with the same result."""
 
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,8 @@ from batchwright.api.reports import PlanReport, Progress, ShardsMissingReport
 from batchwright.worker.failures import StageFailed
 from batchwright.worker.merge import merge
 from batchwright.worker.plan import plan
-from fixtures.worker import JobUnderTest, chat_line, chat_lines, ids
+from fixtures.s3 import S3Bucket
+from fixtures.worker import JobUnderTest, bucket_place, chat_line, chat_lines, ids
 from stub.harness import StubProcess
 
 
@@ -57,22 +58,106 @@ def test_with_work_objects_kept(done: tuple[JobUnderTest, PlanReport]) -> None:
 def test_by_two_at_once(done: tuple[JobUnderTest, PlanReport]) -> None:
     job, planned = done
     job = job.with_settings(keepWorkObjects=True)
-    threads = [threading.Thread(target=job.merge, args=(planned,)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    with ThreadPoolExecutor(2) as both:
+        reports = [future.result(60) for future in [both.submit(job.merge, planned) for _ in range(2)]]
+    assert reports[0] == reports[1]
     assert len(job.published("results.jsonl")) == 16
 
 
 def test_what_another_run_published_since_is_not_taken_for_ones_own(done: tuple[JobUnderTest, PlanReport]) -> None:
     job, planned = done
-    job.merge(planned)
+    first = job.merge(planned)
     size = len(job.published_bytes("results.jsonl"))
     job.place.put(f"{job.place.output_uri}job/results.jsonl", b"x" * size)
-    with pytest.raises(StageFailed, match="create the BatchJob anew") as failure:
+    with pytest.raises(StageFailed, match="Create the BatchJob anew") as failure:
         job.merge(planned)
     assert failure.value.report.reason is Reason.MERGE_FAILED
+    assert job.complete().request_counts == first.request_counts, "and that remedy helps"
+    assert len(job.published("results.jsonl")) == 16
+
+
+class TestSecondLife:
+    """The same work again, when the merge of the first time has cleaned up."""
+
+    def test_it_is_found_done_as_long_as_its_results_stand(
+        self, done: tuple[JobUnderTest, PlanReport], stub: StubProcess
+    ) -> None:
+        job, planned = done
+        first, sent = job.merge(planned), stub.arrivals().total
+        assert job.plan() == planned
+        assert job.complete() == first
+        assert stub.arrivals().total == sent
+
+    @pytest.mark.parametrize("name", ["results.jsonl", "errors.jsonl", "retry.jsonl"])
+    def test_it_is_done_again_when_results_were_deleted(self, done: tuple[JobUnderTest, PlanReport], name: str) -> None:
+        job, planned = done
+        first = job.merge(planned)
+        folder(job).joinpath(name).unlink()
+        again = job.plan()
+        assert again.fingerprint == f"{planned.fingerprint}-2"
+        assert job.plan() == again, "a second attempt of the plan finds the same"
+        job.work(again)
+        assert job.merge(again).request_counts == first.request_counts
+        assert ids(job.published("results.jsonl")) == [f"id-{n}" for n in range(20) if n % 5 != 3]
+        folder(job).joinpath(name).unlink()
+        assert job.plan().fingerprint == f"{planned.fingerprint}-3"
+
+    def test_it_goes_on_where_it_stood_before_the_merge(
+        self, done: tuple[JobUnderTest, PlanReport], stub: StubProcess
+    ) -> None:
+        job, planned = done
+        sent = stub.arrivals().total
+        assert job.plan() == planned
+        job.complete()
+        assert stub.arrivals().total == sent
+
+    def test_it_is_joined_anew_where_the_shard_files_were_kept(
+        self, done: tuple[JobUnderTest, PlanReport], stub: StubProcess
+    ) -> None:
+        job, planned = done
+        job = job.with_settings(keepWorkObjects=True)
+        first, sent = job.merge(planned), stub.arrivals().total
+        folder(job).joinpath("results.jsonl").unlink()
+        assert job.complete() == first
+        assert stub.arrivals().total == sent
+
+    def test_an_input_that_was_another_in_between(self, job: JobUnderTest, s3_bucket: S3Bucket) -> None:
+        job = job.at(bucket_place(s3_bucket, s3_bucket.server.endpoint_url))
+        for prefix in ("a", "b", "a", "b"):
+            report = job.input(chat_lines(3, prefix=prefix)).complete()
+            assert report.request_counts.completed == 3
+            assert ids(job.published("results.jsonl")) == ids(chat_lines(3, prefix=prefix))
+
+
+class TestOtherNames:
+    """The same work, and spec.output.names are others than when it was published."""
+
+    def test_the_results_are_copied_to_them(self, done: tuple[JobUnderTest, PlanReport], stub: StubProcess) -> None:
+        job, planned = done
+        first, sent = job.merge(planned), stub.arrivals().total
+        renamed = job.with_spec(output={"uri": job.place.output_uri, "names": {"results": "answers.jsonl"}})
+        report = renamed.complete()
+        assert report.output is not None
+        assert report.output.uri == f"{job.place.output_uri}job/answers.jsonl"
+        assert report.errors == first.errors
+        assert renamed.published("answers.jsonl") == job.published("results.jsonl")
+        assert renamed.merge(planned) == report
+        assert stub.arrivals().total == sent
+
+    def test_names_that_change_places_cost_the_work_again_and_no_result(
+        self, done: tuple[JobUnderTest, PlanReport]
+    ) -> None:
+        job, planned = done
+        first = job.merge(planned)
+        names = {"results": "errors.jsonl", "errors": "results.jsonl"}
+        report = job.with_spec(output={"uri": job.place.output_uri, "names": names}).complete()
+        assert report.request_counts == first.request_counts
+        assert (len(job.published("errors.jsonl")), len(job.published("results.jsonl"))) == (16, 4)
+
+
+def folder(job: JobUnderTest) -> Path:
+    """Where a job on a volume publishes."""
+    return Path(job.place.output_uri.removeprefix("file://"), job.name)
 
 
 def test_objects_of_an_earlier_run_vanish_where_this_one_has_none(job: JobUnderTest) -> None:
