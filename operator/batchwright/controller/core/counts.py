@@ -53,10 +53,8 @@ def facts(status: BatchJobStatus, progress: Iterable[Progress], run: int) -> dic
 
 def _requests(status: BatchJobStatus, reports: tuple[Progress, ...]) -> RequestCounts:
     before = status.request_counts or RequestCounts()
-    heard_completed, heard_failed = (
-        sum(report.completed for report in reports),
-        sum(report.failed for report in reports),
-    )
+    heard_completed = sum(report.completed for report in reports)
+    heard_failed = sum(report.failed for report in reports)
     # A shard that runs again in a repair may count a line twice until the merge; the total is known from the plan.
     failed = max(before.failed, min(heard_failed, before.total - before.completed))
     completed = max(before.completed, min(heard_completed, before.total - failed))
