@@ -88,9 +88,11 @@ PHASE_MEANINGS: Mapping[Phase, str] = {
     Phase.FINALIZING: "Every request ended; results and errors are being joined.",
     Phase.COMPLETED: "Everything is published, whether requests failed or not. Condition Complete.",
     Phase.FAILED: "It could not be done, and the condition Failed says why.",
-    Phase.CANCELLING: "spec.cancel was set; what is finished is being published.",
-    Phase.CANCELLED: "Cancelled; what was finished is published. Condition Failed, reason Cancelled.",
-    Phase.EXPIRED: "The completion window ended; what was finished is published. Condition Failed, reason Expired.",
+    Phase.CANCELLING: "spec.cancel was set; the workers stop.",
+    Phase.CANCELLED: "Cancelled; nothing is published, and what was finished is kept under the output."
+    " Condition Failed, reason Cancelled.",
+    Phase.EXPIRED: "The completion window ended; nothing is published, and what was finished is kept under the output."
+    " Condition Failed, reason Expired.",
 }
 
 CONDITION_MEANINGS: Mapping[ConditionType, str] = {
@@ -112,8 +114,8 @@ REASON_MEANINGS: Mapping[ConditionType, Mapping[Reason, str]] = {
         Reason.REPAIRING: "The run ended with shards that have no record: it runs again, at most three times.",
         Reason.WAITING_FOR_MERGE: "The run ended; the merge Job has yet to start.",
         Reason.MERGING: "The merge Job joins results and errors in input order.",
-        Reason.CANCELLING: "spec.cancel was set: workers stop, and what is finished gets published.",
-        Reason.EXPIRING: "The completion window ended: workers stop, and what is finished gets published.",
+        Reason.CANCELLING: "spec.cancel was set: the workers stop.",
+        Reason.EXPIRING: "The completion window ended: the workers stop.",
     },
     ConditionType.COMPLETE: {
         Reason.COMPLETED: "Every request got an answer with a 2xx status.",
@@ -139,8 +141,10 @@ REASON_MEANINGS: Mapping[ConditionType, Mapping[Reason, str]] = {
         Reason.MERGE_FAILED: "The merge Job failed in spite of every retry.",
         Reason.SHARDS_MISSING: "Shards have no record even after every repair.",
         Reason.UNEXPECTED: "An error that nobody foresaw. The worker's log has the details.",
-        Reason.CANCELLED: "spec.cancel was set; what was finished by then is published.",
-        Reason.EXPIRED: "The completion window ended; what was finished by then is published.",
+        Reason.CANCELLED: "spec.cancel was set. Nothing is published; a BatchJob of the same name, input and"
+        " output goes on from what was finished.",
+        Reason.EXPIRED: "The completion window ended. Nothing is published; a BatchJob of the same name, input and"
+        " output goes on from what was finished.",
     },
     ConditionType.STALLED: {
         Reason.SECRET_MISSING: "A Secret, or a key of it, doesn't exist in the namespace.",
