@@ -25,7 +25,7 @@ from batchwright.api.reports import (
     ShardsMissingReport,
 )
 from batchwright.api.status import BatchJobStatus, RequestCounts, Usage
-from batchwright.controller.core import conditions, counts, new_status
+from batchwright.controller.core import conditions, counts, new_status, running
 from batchwright.controller.core.observed import (
     ConfigMapView,
     JobEnd,
@@ -204,6 +204,11 @@ class Histories(RuleBasedStateMachine):
         again = reconcile(self.world.observed(), self.world.now, SETTINGS)
         assert again.changes_nothing, again
         self.check_change(before, self.world.status)
+        if self.world.spec.get("cancel") and not conditions.is_finished(before):
+            over = running.is_over(self.world.observed())
+            assert over or self.world.status.phase in (Phase.CANCELLING, Phase.CANCELLED, Phase.EXPIRED), (
+                "a cancel waits for nothing"
+            )
 
     def check_change(self, before: BatchJobStatus, after: BatchJobStatus) -> None:
         old, new = before.request_counts, after.request_counts
@@ -344,6 +349,13 @@ class Histories(RuleBasedStateMachine):
         self.world.spec = self.world.spec | changes
         self.world.identity = replace(self.world.identity, generation=self.world.identity.generation + 1)
 
+    @precondition(lambda self: self.world.status.fingerprint is not None)
+    @rule(usable=st.booleans())
+    def the_user_breaks_or_mends_the_spec(self, usable: bool) -> None:
+        """A volume of a name that is the operator's own passes the CRD's schema."""
+        volumes = [] if usable else [{"name": "batchwright-job", "emptyDir": {}}]
+        self.change_spec(worker={"volumes": volumes})
+
     # What must hold at all times
 
     @invariant()
@@ -357,7 +369,7 @@ class Histories(RuleBasedStateMachine):
         """The world behaves from now on: the BatchJob must end."""
         if not hasattr(self, "world"):
             return
-        self.world.spec = {name: value for name, value in self.world.spec.items() if name != "suspend"}
+        self.world.spec = {name: value for name, value in self.world.spec.items() if name not in ("suspend", "worker")}
         self.world.refusals = ()
         for _ in range(60):
             if conditions.is_finished(self.world.status):

@@ -268,6 +268,18 @@ class TestSpec:
         assert plan.status.phase is not Phase.FAILED
         assert conditions.is_true(plan.status, ConditionType.STALLED)
 
+    @pytest.mark.parametrize(
+        ("stop", "phase"),
+        [({"cancel": True}, Phase.CANCELLED), ({"completionWindow": "30s"}, Phase.EXPIRED)],
+        ids=["cancel", "completion window"],
+    )
+    def test_a_spec_that_breaks_can_still_be_stopped(self, stop: dict[str, Any], phase: Phase) -> None:
+        broken = batchjob().with_spec(worker={"resources": {"limits": "512Mi"}}, **stop)
+        running = broken.planned().with_job(job("run", 1).running_pod())
+        assert [type(action) for action in plan_for(running).actions] == [DeleteJob]
+        assert status_of(broken.planned().with_status(phase=Phase.IN_PROGRESS)).phase is phase
+        assert failed_with(status_of(broken))[0] == "InvalidSpec"
+
     def test_workers_are_told_about_a_changed_spec(self) -> None:
         plan = plan_for(batchjob())
         (create, _) = plan.actions

@@ -1,7 +1,7 @@
 """From what is to what is to be done. Pure, and the same for the same input: a second call plans nothing new.
 
-spec can't be used ───────────────────────────────────▶ failed (stalled, once requests are running)
 cancelled, expired ──▶ stopping ──▶ cancelled, expired
+spec can't be used ───────────────────────────────────▶ failed (stalled, once requests are running)
 no plan yet ─────────▶ validating ─┐
 workers not done ────▶ running   ◀─┴─────┐ repair
 workers done ────────▶ finalizing ───────┴──▶ completed, failed
@@ -66,8 +66,16 @@ def _decide(observed: Observed, now: datetime, settings: Settings) -> Step:
     problem = spec_check.problem_of(observed, settings)
     spec = observed.spec
     if problem is not None or spec is None:
+        reason = stopping.reason_to_stop(observed, spec, now) if spec is not None and _has_begun(observed) else None
+        if spec is not None and reason is not None:
+            return stopping.step(observed, spec, reason)
         return _unusable(observed, problem or "", now)
     return _work(observed, spec, now, settings)
+
+
+def _has_begun(observed: Observed) -> bool:
+    """Whether there is something to stop. A BatchJob that was never usable fails with what is wrong with it."""
+    return observed.status.phase is not None or bool(observed.jobs)
 
 
 def _unusable(observed: Observed, problem: str, now: datetime) -> Step:
