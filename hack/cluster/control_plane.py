@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from . import processes
 from .commands import succeeds, wait_until
 from .layout import API_PORT, CLUSTER_DOMAIN, HOST_ADDRESS, SERVICE_NETWORK, Layout
@@ -29,6 +31,8 @@ def start(layout: Layout) -> None:
     Raises:
         ClusterError: it did not become ready; the text names the log.
     """
+    if not _runs("etcd", layout):
+        _remove_sockets(layout)
     _start("etcd", _etcd(layout), layout)
     _start("kube-apiserver", _api_server(layout), layout)
     wait_until(
@@ -41,24 +45,35 @@ def start(layout: Layout) -> None:
     _start("kube-scheduler", _scheduler(layout), layout)
 
 
+def _runs(name: str, layout: Layout) -> bool:
+    return processes.main_process(processes.find(), layout.state, name) is not None
+
+
+def _remove_sockets(layout: Layout) -> None:
+    """A killed etcd leaves them, and the next one can't listen. Without those of a live one nobody could reach it."""
+    for socket in (layout.etcd_socket, _peer_socket(layout)):
+        socket.unlink(missing_ok=True)
+
+
+def _peer_socket(layout: Layout) -> Path:
+    return layout.runtime / "etcd-peer.sock"
+
+
 def _start(name: str, options: dict[str, str], layout: Layout) -> None:
-    if processes.main_process(processes.find(), layout.state, name) is not None:
+    if _runs(name, layout):
         return
     command = [str(PROGRAMS[name].path), *(f"--{option}={value}" for option, value in options.items())]
     processes.start(name, command, state=layout.state, log=layout.logs / f"{name}.log")
 
 
 def _etcd(layout: Layout) -> dict[str, str]:
-    client, peer = layout.etcd_socket, layout.runtime / "etcd-peer.sock"
-    for socket in (client, peer):
-        socket.unlink(missing_ok=True)  # a killed etcd leaves them
     # A store of one member calls nobody, but insists on addresses with ports.
     advertised = "http://etcd.invalid"
     return {
         "name": "batchwright",
         "data-dir": str(layout.state / "etcd"),
-        "listen-client-urls": f"unix://{client}",
-        "listen-peer-urls": f"unix://{peer}",
+        "listen-client-urls": f"unix://{layout.etcd_socket}",
+        "listen-peer-urls": f"unix://{_peer_socket(layout)}",
         "advertise-client-urls": f"{advertised}:2379",
         "initial-advertise-peer-urls": f"{advertised}:2380",
         "initial-cluster": f"batchwright={advertised}:2380",

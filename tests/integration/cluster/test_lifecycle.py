@@ -165,6 +165,10 @@ def test_up_again_changes_nothing(machine: Machine) -> None:
     machine.cluster("up")
 
     assert machine.processes() == processes
+    # A new kind makes the API server connect to etcd anew.
+    machine.kubectl("apply", "--server-side", "-f", str(ROOT / "crds" / "batchjobs.yaml"))
+    machine.kubectl("wait", "--for=condition=Established", "crd/batchjobs.batchwright.dev", "--timeout=30s")
+    assert "No resources found" in machine.kubectl("get", "batchjobs", "--all-namespaces", "--request-timeout=20s")
 
 
 def test_another_checkout_gets_the_same_cluster(machine: Machine) -> None:
