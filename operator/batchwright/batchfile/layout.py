@@ -14,6 +14,11 @@ class OutputLayout:
     prefix: str
 
     @property
+    def owner(self) -> str:
+        """The record of the BatchJob that has this output."""
+        return f"{self.prefix}{WORK_FOLDER}/owner.json"
+
+    @property
     def validation_errors(self) -> str:
         """Every listed error of an invalid input, one JSON object a line."""
         return f"{self.prefix}{WORK_FOLDER}/validation-errors.jsonl"

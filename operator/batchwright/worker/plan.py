@@ -35,6 +35,7 @@ from batchwright.storage.probe import probe_conditional_put, probe_listable, pro
 from batchwright.storage.protocol import ObjectInfo, ObjectStore
 from batchwright.worker.existing import find
 from batchwright.worker.failures import StageFailed
+from batchwright.worker.ownership import take_output
 from batchwright.worker.published import can_be_finished
 from batchwright.worker.served_models import PATIENCE_SECONDS, served_models
 from batchwright.worker.stage import Stage
@@ -62,6 +63,7 @@ def plan(
     """
     conditional_put = probe_conditional_put(stage.output_store, stage.layout.probes)
     probe_listable(stage.output_store, stage.layout.prefix)
+    take_output(stage, exclusive=conditional_put)
     source = _find_input(stage)
     served = asyncio.run(served_models(stage, patience=server_patience))
     validator = _validate(stage, source, progressed)

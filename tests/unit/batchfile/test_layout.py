@@ -13,6 +13,7 @@ PREFIX = "out/nightly/.batchwright/0123456789abcdef/"
     ("key", "expected"),
     [
         (LAYOUT.published("results.jsonl"), "out/nightly/results.jsonl"),
+        (LAYOUT.owner, "out/nightly/.batchwright/owner.json"),
         (LAYOUT.validation_errors, "out/nightly/.batchwright/validation-errors.jsonl"),
         (LAYOUT.probes, "out/nightly/.batchwright/probes/"),
         (WORK.plan, PREFIX + "plan.json"),
