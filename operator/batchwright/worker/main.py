@@ -6,9 +6,11 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 import uvloop
 from pydantic import ValidationError
@@ -31,6 +33,8 @@ logger = logging.getLogger("batchwright.worker")
 
 FLUSH_SECONDS = 15.0
 """What is kept of the grace period for the last flush."""
+INTERRUPTED_SECONDS = 5.0
+"""How long the plan or the merge may take to come to its end after SIGTERM."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,17 +42,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("botocore").setLevel(logging.WARNING)
-    signal.signal(signal.SIGTERM, _interrupt)
+    interruption = _Interruption(options.termination_log)
     try:
+        signal.signal(signal.SIGTERM, interruption.interrupt)
         stage = open_stage(_read_job(options.job), Mounts(spool=options.spool))
         code, report = _run_stage(stage, options)
     except Interrupted:
-        code, report = ExitCode.INTERRUPTED, InterruptedReport(message="stopped by SIGTERM; the stage begins anew")
+        interruption.leave()
     except Exception as error:
         code, report = _failed(error)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the end has come anyway
     _write_report(options.termination_log, report)
     return int(code)
+
+
+class _Interruption:
+    """SIGTERM to a stage without a drain of its own: it ends at once, and begins anew next time."""
+
+    def __init__(self, termination_log: Path) -> None:
+        self._termination_log = termination_log
+
+    def interrupt(self, _signal: int, _frame: FrameType | None) -> None:
+        """The handler: raises Interrupted, and sees to the end where that doesn't get through in time.
+
+        Parts of a join run in threads, and who leaves the pool waits for them, for minutes if the store hangs.
+        """
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        timer = threading.Timer(INTERRUPTED_SECONDS, self.leave)
+        timer.daemon = True
+        timer.start()
+        raise Interrupted
+
+    def leave(self) -> NoReturn:
+        """Write the report and end the process, whatever its threads are at."""
+        _write_report(self._termination_log, InterruptedReport(message="stopped by SIGTERM; the stage begins anew"))
+        _exit_interrupted()
+
+
+def _exit_interrupted() -> NoReturn:
+    # A thread may hang in a call to a store that is away, and the end of Python would wait for it.
+    logging.shutdown()
+    os._exit(ExitCode.INTERRUPTED)
 
 
 def _failed(error: Exception) -> tuple[ExitCode, Report]:
@@ -108,10 +142,6 @@ def _run_stage(stage: Stage, options: argparse.Namespace) -> tuple[ExitCode, Rep
     return ExitCode.SHARDS_MISSING if isinstance(report, ShardsMissingReport) else ExitCode.DONE, report
 
 
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise Interrupted
-
-
 async def _run_worker(stage: Stage, options: argparse.Namespace) -> tuple[ExitCode, Report]:
     drain = Drain(defaults.grace_period(stage.job.batchjob.spec).total_seconds() - FLUSH_SECONDS)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, drain.request)
@@ -123,9 +153,7 @@ async def _run_worker(stage: Stage, options: argparse.Namespace) -> tuple[ExitCo
         return ExitCode.DONE, report or nothing
     interrupted = InterruptedReport(progress=report, message="stopped by SIGTERM; work is kept")
     _write_report(options.termination_log, interrupted)
-    # A thread may hang in a call to a store that is away, and the end of the event loop would wait for it.
-    logging.shutdown()
-    os._exit(ExitCode.INTERRUPTED)
+    _exit_interrupted()
 
 
 def _write_report(path: Path, report: Report) -> None:

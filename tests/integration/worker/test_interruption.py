@@ -1,7 +1,11 @@
 """Workers that are stopped or killed: the next one goes on, each line ends once, and nothing is paid for twice."""
 
+import itertools
 import json
+import re
+import signal
 import socket
+import threading
 import urllib.request
 from collections import Counter
 from pathlib import Path
@@ -13,8 +17,9 @@ from batchwright.api.reports import InterruptedReport, PlanReport, Progress
 from batchwright.batchfile.plan_record import decode_record
 from batchwright.batchfile.result_line import read_finished_line
 from batchwright.batchfile.shard_record import ShardRecord
+from fixtures.fault_proxy import Before, FaultProxy
 from fixtures.s3 import S3Bucket
-from fixtures.worker import JobUnderTest, bucket_place, chat_line, chat_lines, ids, wait_until
+from fixtures.worker import WAIT_SECONDS, JobUnderTest, bucket_place, chat_line, chat_lines, ids, wait_until
 from stub.harness import StubProcess
 
 LINES = 300
@@ -125,6 +130,51 @@ def test_sigterm_before_the_first_request(job: JobUnderTest, stub: StubProcess) 
     process.terminate()
     assert process.wait() == ExitCode.INTERRUPTED
     assert process.report(InterruptedReport).progress is None
+
+
+def test_a_merge_whose_store_hangs_does_not_outlive_its_grace(
+    job: JobUnderTest, s3_bucket: S3Bucket, s3_proxy: FaultProxy
+) -> None:
+    """Its threads wait for an answer that doesn't come, and leaving their pool waits for them."""
+    job = job.at(bucket_place(s3_bucket, s3_proxy.endpoint_url)).with_spec(sharding={"linesPerShard": 2})
+    planned = job.input(chat_lines(8)).plan()
+    job.work(planned)
+    asked, released = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        asked.set()
+        released.wait(WAIT_SECONDS)
+
+    for_records = itertools.count()
+    s3_proxy.inject("GetObject", Before(lambda: hang() if next(for_records) else None))  # the first is the plan's
+    process = job.start_merge(planned)
+    try:
+        assert asked.wait(WAIT_SECONDS)
+        process.terminate()
+        assert process.wait(30) == ExitCode.INTERRUPTED
+    finally:
+        released.set()
+    assert process.report(InterruptedReport).progress is None
+    job.merge(planned)
+    assert ids(job.published("results.jsonl")) == ids(chat_lines(8))
+
+
+def test_sigterm_while_python_still_imports(job: JobUnderTest) -> None:
+    """As the first process of its container a worker without a handler would not even get it.
+
+    A handler that isn't Python's own default is what counts: without one the process would die of the signal here.
+    """
+    process = job.input(chat_lines(1)).start("plan")
+    wait_until(lambda: catches_sigterm(process.process.pid))
+    process.terminate()
+    assert process.wait() == ExitCode.INTERRUPTED
+    assert "batchwright" not in process.log.read_text(), "nothing was logged, so nothing had begun"
+
+
+def catches_sigterm(pid: int) -> bool:
+    """Whether a process has a handler for SIGTERM."""
+    caught = re.search(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return caught is not None and bool(int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def test_a_worker_tells_its_progress_and_health_while_it_works(long_job: JobUnderTest, stub: StubProcess) -> None:
