@@ -98,10 +98,11 @@ PHASE_MEANINGS: Mapping[Phase, str] = {
 CONDITION_MEANINGS: Mapping[ConditionType, str] = {
     ConditionType.COMPLETE: "True: every request ended, and results and errors are published. Terminal.",
     ConditionType.FAILED: "True: it ended without that: failed, cancelled or expired. Terminal.",
-    ConditionType.SUSPENDED: "True: spec.suspend pauses the work; no worker runs.",
+    ConditionType.SUSPENDED: "True: spec.suspend pauses the work. Workers finish what is in flight; none is started.",
     ConditionType.RECONCILING: "True: the operator works towards the end. False once it is reached.",
-    ConditionType.SERVER_AVAILABLE: "False: the model server doesn't answer. It heals by itself; nothing is charged to"
-    " the requests meanwhile.",
+    ConditionType.SERVER_AVAILABLE: "False: the model server doesn't answer the plan, which asks until it does; no"
+    " request has been sent. Workers of this version report no outage: in the run, a request that gets no answer is tried"
+    " again, as spec.requests.retries says, and then fails.",
     ConditionType.STALLED: "True: a person must act, and the message says how. It goes on by itself afterwards.",
 }
 
@@ -112,7 +113,7 @@ REASON_MEANINGS: Mapping[ConditionType, Mapping[Reason, str]] = {
         Reason.VALIDATING: "The plan Job reads the input and checks its lines, the model, and the access to storage.",
         Reason.RUNNING: "Workers send requests.",
         Reason.REPAIRING: "The run ended with shards that have no record: it runs again, at most three times.",
-        Reason.WAITING_FOR_MERGE: "The run ended; the merge Job has yet to start.",
+        Reason.WAITING_FOR_MERGE: "The run ended; the pod of the merge has yet to start.",
         Reason.MERGING: "The merge Job joins results and errors in input order.",
         Reason.CANCELLING: "spec.cancel was set: the workers stop.",
         Reason.EXPIRING: "The completion window ended: the workers stop.",
@@ -134,7 +135,8 @@ REASON_MEANINGS: Mapping[ConditionType, Mapping[Reason, str]] = {
         Reason.OUTPUT_OWNED_BY_ANOTHER: "Another BatchJob, of another name or cluster, writes under this output.",
         Reason.MODEL_NOT_FOUND: "The server doesn't serve the model. The message names those that it serves.",
         Reason.SERVER_UNAUTHORIZED: "The server refuses the API key.",
-        Reason.SERVER_UNREACHABLE: "The server couldn't be reached, or none is named.",
+        Reason.SERVER_UNREACHABLE: "The server couldn't be reached. In a cluster no BatchJob fails for it: the plan"
+        " asks until the server answers.",
         Reason.PLAN_UNREADABLE: "A work object is missing, or of a format that this version can't read.",
         Reason.PLAN_FAILED: "The plan Job failed in spite of every retry.",
         Reason.RUN_FAILED: "The run Job failed in spite of every retry.",
@@ -154,7 +156,7 @@ REASON_MEANINGS: Mapping[ConditionType, Mapping[Reason, str]] = {
         Reason.PODS_NOT_STARTING: "Pods of a Job can't start: no node fits, or the image can't be pulled.",
     },
     ConditionType.SERVER_AVAILABLE: {
-        Reason.SERVER_ANSWERS: "The model server answers.",
+        Reason.SERVER_ANSWERS: "The model server answered when it was last asked for its models.",
         Reason.SERVER_AWAY: "The model server doesn't answer, or says that it is not ready.",
     },
     ConditionType.SUSPENDED: {

@@ -26,12 +26,12 @@ EXIT_CODE_MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.DONE: "The stage, or the worker's part of it, is finished.",
     ExitCode.UNEXPECTED: "A failure that may pass. It counts against the index, and the pod is replaced.",
     ExitCode.INTERRUPTED: "SIGTERM: the worker flushed and left. Ignored: no attempt is counted.",
-    ExitCode.INPUT_INVALID: "The plan found errors in the input.",
+    ExitCode.INPUT_INVALID: "The plan found errors in the input, or a model that the server doesn't serve.",
     ExitCode.STORAGE_REFUSED: "Missing bucket or object, denied access, wrong credentials.",
     ExitCode.INPUT_CHANGED: "The input object isn't the one that was planned.",
     ExitCode.PLAN_UNREADABLE: "The plan or a record is missing, or of a format that this version can't read.",
     ExitCode.CONFIGURATION_INVALID: "The job's settings can't be used.",
-    ExitCode.SERVER_REFUSED: "The model server refuses the key or doesn't serve the model.",
+    ExitCode.SERVER_REFUSED: "The model server refuses the API key.",
     ExitCode.SHARDS_MISSING: "The merge found shards without a record: the operator runs the job again for them.",
 }
 """Every code. The reference in docs/reference is generated from this."""

@@ -321,7 +321,7 @@ class TestRunning:
         assert created(plan_for(stuck)) == []
 
     def test_progress_alone_is_written_only_every_other_second(self) -> None:
-        run = batchjob().planned().with_job(job("run", 1).running_pod(index=0))
+        run = batchjob().planned().with_job(job("run", 1).running_pod(index=0)).with_progress(Progress(index=0, run=1))
         settled = run.with_status(**dict(status_of(run)))
         further = settled.with_progress(Progress(index=0, run=1, completed=7))
         assert plan_for(further.with_(last_status_write=ago(seconds=1))).status is None
@@ -333,27 +333,29 @@ class TestRunning:
     @pytest.mark.parametrize(
         ("pod", "reports", "available"),
         [
-            ({}, [], True),
-            ({"ready": False, "started_at": ago(seconds=60)}, [], False),
-            ({"ready": False, "started_at": ago(seconds=5), "created_at": ago(seconds=60)}, [], None),
-            ({}, [Progress(index=0, run=1, server_available=False, server_message="refused")], False),
-            ({"ready": False, "started_at": ago(seconds=60)}, [Progress(index=0, run=1)], False),
+            ({}, [], None),
+            ({"ready": False, "started_at": ago(hours=1)}, [], None),
+            ({"ready": False, "started_at": ago(hours=1)}, [Progress(index=0, run=1)], True),
             ({}, [Progress(index=0, run=1)], True),
-            (
-                {"ready": False, "started_at": ago(seconds=60), "ready_changed_at": ago(seconds=5)},
-                [Progress(index=0, run=1)],
-                True,
-            ),
+            ({}, [Progress(index=0, run=1, server_available=False, server_message="refused")], False),
+            ({}, [Progress(index=1, run=1, server_available=False)], None),
         ],
-        ids=["ready", "not ready", "just started", "says away", "no longer ready", "says well", "about to end"],
+        ids=["unheard", "not ready", "says well, not ready", "says well", "says away", "a worker that runs no more"],
     )
-    def test_the_server_is_away_when_no_worker_reaches_it(
+    def test_the_server_is_away_when_all_workers_say_so(
         self, pod: dict[str, Any], reports: list[Progress], available: bool | None
     ) -> None:
         run = job("run", 1).running_pod(index=0, **pod)
         status = status_of(batchjob().planned().with_job(run).with_progress(*reports))
         condition = conditions.find(status, ConditionType.SERVER_AVAILABLE)
         assert (condition and condition.status) == {True: "True", False: "False", None: None}[available]
+
+    def test_what_an_outage_costs_is_said_as_it_is(self) -> None:
+        away = Progress(index=0, run=1, server_available=False, server_message="refused")
+        running = batchjob().planned().with_job(job("run", 1).running_pod(index=0)).with_progress(away)
+        assert "fails once its retries are used up" in (status_of(running).message or "")
+        asking = job("plan").ended_pod(failure(Reason.SERVER_UNREACHABLE, "refused", final=False), code=1)
+        assert "No request has been sent" in (status_of(batchjob().with_job(asking)).message or "")
 
     def test_one_worker_that_reaches_the_server_is_enough(self) -> None:
         run = job("run", 1).running_pod(index=0).running_pod(index=1)
@@ -405,6 +407,14 @@ class TestRunning:
 
 class TestFinalizing:
     MERGING = batchjob().planned().with_job(job("run", 1).complete())
+
+    def test_it_waits_for_the_pod_of_the_merge_and_then_merges(self) -> None:
+        def reason(merge: JobBuilder) -> str | None:
+            reconciling = conditions.find(status_of(self.MERGING.with_job(merge)), ConditionType.RECONCILING)
+            return reconciling and reconciling.reason
+
+        assert reason(job("merge", 1)) == "WaitingForMerge"
+        assert reason(job("merge", 1).running_pod()) == "Merging"
 
     def test_published_results_complete_the_batchjob(self) -> None:
         builder = self.MERGING.with_status(finalizing_at=ago(seconds=10)).with_job(job("merge", 1).ended_pod(MERGED))

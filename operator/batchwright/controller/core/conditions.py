@@ -16,7 +16,8 @@ from batchwright.controller.core.step import Step
 from batchwright.controller.settings import Settings
 
 _State = tuple[Literal["True", "False"], Reason, str]
-_WAITING = " Requests wait, nothing is charged to them, and the work goes on by itself."
+_UNSENT = " No request has been sent, and the work goes on by itself."
+_CHARGED = " A request that gets no answer is tried again, and fails once its retries are used up."
 
 
 def find(status: BatchJobStatus, kind: ConditionType) -> Condition | None:
@@ -43,7 +44,7 @@ def is_stalled(step: Step, now: datetime, settings: Settings) -> bool:
 def server_message(step: Step) -> str:
     """What a person reads about a server that is away."""
     detail = f": {step.server.message.rstrip('.')}" if step.server and step.server.message else ""
-    return f"The model server is away{detail}.{_WAITING if step.phase is Phase.IN_PROGRESS else ''}"
+    return f"The model server is away{detail}.{_CHARGED if step.phase is Phase.IN_PROGRESS else _UNSENT}"
 
 
 def compose(
@@ -96,7 +97,7 @@ def _working(step: Step, known: dict[str, Condition], now: datetime, settings: S
         states[ConditionType.SUSPENDED] = ("False", Reason.NOT_SUSPENDED, "")
     if step.server is not None:
         states[ConditionType.SERVER_AVAILABLE] = (
-            ("True", Reason.SERVER_ANSWERS, "The model server answers.")
+            ("True", Reason.SERVER_ANSWERS, "The model server answered.")
             if step.server.available
             else ("False", Reason.SERVER_AWAY, server_message(step))
         )

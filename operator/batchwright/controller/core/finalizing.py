@@ -92,11 +92,13 @@ def _merging(
         message = blocker.message
     elif failure is not None:
         message = f"Merging the results again after: {failure.message}"
-    else:
+    elif started:
         message = "Merging the results."
+    else:
+        message = "Waiting for the pod that merges the results."
     return Step(
         phase=Phase.FINALIZING,
-        reason=Reason.MERGING,
+        reason=Reason.MERGING if started else Reason.WAITING_FOR_MERGE,
         message=message,
         actions=actions,
         facts=_facts(observed),

@@ -108,8 +108,6 @@ class PodView:
     started_at: datetime | None = None
     """When its container started, whether it still runs or not."""
     ready: bool = False
-    ready_changed_at: datetime | None = None
-    """Since when it is ready, or not."""
     waiting: Waiting | None = None
     unschedulable: str = ""
     termination: Termination | None = None

@@ -184,7 +184,6 @@ def _pod(raw: Raw) -> PodView | None:
         address=status.get("podIP") or "",
         started_at=_started_at(state),
         ready=ready.get("status") == "True",
-        ready_changed_at=parse_time(ready["lastTransitionTime"]) if ready.get("lastTransitionTime") else None,
         waiting=_waiting(state.get("waiting")),
         unschedulable=_unschedulable(scheduled),
         termination=_termination(state.get("terminated") or (container.get("lastState") or {}).get("terminated")),

@@ -69,8 +69,8 @@ def _container(
     worker = spec.worker or Worker()
     run_only: dict[str, Any] = {
         "ports": [{"name": "http", "containerPort": names.WORKER_PORT}],
-        # Not ready means that the model server is away: the Job's status.ready shows an outage even to an operator
-        # that can't reach the pods.
+        # For people who look at the pods: nothing is decided from it, since a pod that is only starting, ending or
+        # busy is not ready either.
         "readinessProbe": {
             "httpGet": {"path": "/readyz", "port": "http"},
             "periodSeconds": 5,

@@ -1,6 +1,6 @@
 """The run stage: the workers of one Indexed Job. A repair is another Job with the next number."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from batchwright.api.batchjob import BatchJobSpec
 from batchwright.api.conditions import Phase, Reason
@@ -10,9 +10,6 @@ from batchwright.controller.core.plan_of_actions import Action, CreateJob, Delet
 from batchwright.controller.core.reports import Failure
 from batchwright.controller.core.step import ServerState, Step
 from batchwright.controller.settings import Settings
-
-_UNREADY = timedelta(seconds=30)
-"""A pod isn't ready for a moment when it starts and when it ends, which says nothing about the server."""
 
 
 def number(observed: Observed) -> int:
@@ -52,7 +49,7 @@ def step(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settin
         actions=(*_actions(observed, spec, settings, job, workers), *_stale_merges(observed, run)),
         facts=facts,
         blocker=None if suspended else blocker,
-        server=_server(observed, pods, run, now),
+        server=_server(observed, pods, run),
         wait=_wait(pods, blocker, now, settings),
     )
 
@@ -126,24 +123,16 @@ def _message(
     return f"{text} A worker failed and is started again: {last.message}" if last else text
 
 
-def _server(observed: Observed, pods: tuple[PodView, ...], run: int, now: datetime) -> ServerState | None:
-    """Away when no running worker reaches the server. Workers that can't be asked show it by their readiness."""
-    running = [pod for pod in pods if pod.phase == "Running" and pod.delete_by is None and pod.termination is None]
-    heard = {report.index: report for report in observed.progress if report.run == run}
-    answers: list[ServerState] = []
-    for pod in running:
-        report = heard.get(pod.index) if pod.index is not None else None
-        unready_since = max((at for at in (pod.started_at, pod.ready_changed_at) if at is not None), default=now)
-        briefly = now - unready_since <= _UNREADY
-        if report is not None and not report.server_available:
-            answers.append(ServerState(False, report.server_message))
-        elif pod.ready or (briefly and report is not None):
-            answers.append(ServerState(True))
-        elif not briefly:
-            answers.append(ServerState(False, "the workers are not ready"))
-    if not answers:
+def _server(observed: Observed, pods: tuple[PodView, ...], run: int) -> ServerState | None:
+    """What the running workers say; away when all that were heard say so. A pod that isn't ready says nothing."""
+    running = {
+        pod.index for pod in pods if pod.phase == "Running" and pod.delete_by is None and pod.termination is None
+    }
+    heard = [report for report in observed.progress if report.run == run and report.index in running]
+    if not heard:
         return None
-    return next((answer for answer in answers if answer.available), answers[0])
+    away = [report for report in heard if not report.server_available]
+    return ServerState(False, away[0].server_message) if len(away) == len(heard) else ServerState(True)
 
 
 def _wait(pods: tuple[PodView, ...], blocker: blockers.Blocker | None, now: datetime, settings: Settings) -> Wait:
