@@ -1,5 +1,6 @@
-"""Where the process begins. It is the first of its container, and the kernel keeps SIGTERM from a first process that has
-no handler for it. What the stages need takes a second to import, so a handler comes first.
+"""Where the process begins, with a handler for SIGTERM before what the stages need is imported, which takes a second.
+
+It is the first process of its container, and the kernel keeps a signal from a first process without a handler for it.
 """
 
 import os
