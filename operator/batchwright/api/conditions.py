@@ -101,8 +101,8 @@ CONDITION_MEANINGS: Mapping[ConditionType, str] = {
     ConditionType.SUSPENDED: "True: spec.suspend pauses the work. Workers finish what is in flight; none is started.",
     ConditionType.RECONCILING: "True: the operator works towards the end. False once it is reached.",
     ConditionType.SERVER_AVAILABLE: "False: the model server doesn't answer the plan, which asks until it does; no"
-    " request has been sent. Workers of this version report no outage: in the run, a request that gets no answer is tried"
-    " again, as spec.requests.retries says, and then fails.",
+    " request has been sent. Workers of this version report no outage: in the run, a request that gets no answer is"
+    " tried again, as spec.requests.retries says, and then fails.",
     ConditionType.STALLED: "True: a person must act, and the message says how. It goes on by itself afterwards.",
 }
 
