@@ -7,11 +7,17 @@ from datetime import timedelta
 from typing import Annotated, Any, get_type_hints
 from urllib.parse import urlsplit
 
+from batchwright.api import rules
 from batchwright.api.duration import parse_duration
 from batchwright.api.worker_job import MAX_BODY_BYTES
 
+_LONGEST_URL = 2048
 _SERVICE_LINK = re.compile(r"_(SERVICE_HOST|(SERVICE_)?PORT(_.*)?)$")
 """What Kubernetes sets for every Service of a namespace, unless a pod has enableServiceLinks: false."""
+
+
+class SecretValueError(ValueError):
+    """A value that can't be used and must not be shown."""
 
 
 class InvalidSettings(Exception):  # noqa: N818
@@ -68,10 +74,19 @@ def _duration(value: str) -> timedelta:
 
 
 def _url(value: str) -> str:
-    parts = urlsplit(value.strip())
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("must be a URL such as http://vllm.models.svc:8000")
-    return value.strip().rstrip("/")
+    url = value.strip()
+    if not re.fullmatch(rules.HTTP_URL_PATTERN, url) or len(url) > _LONGEST_URL or not _has_host(url):
+        # Not repeated: what stands before an @ may be a password.
+        raise SecretValueError("must be a URL such as http://vllm.models.svc:8000, without user, query and fragment")
+    return url.rstrip("/")
+
+
+def _has_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +159,8 @@ class Settings:
             try:
                 values[field] = read(text)
             except ValueError as error:
-                problems.append(f"{name}={text!r}: {error}")
+                shown = name if isinstance(error, SecretValueError) else f"{name}={text!r}"
+                problems.append(f"{shown}: {error}")
         if problems:
             raise InvalidSettings("; ".join(problems))
         return Settings(**values)

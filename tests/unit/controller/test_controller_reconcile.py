@@ -243,6 +243,13 @@ class TestSpec:
         assert isinstance(config, CreateConfigMap)
         assert '"serverUrl":"http://default:8000"' in config.manifest["data"]["job.json"]
 
+    def test_a_url_that_cannot_be_used_is_not_repeated(self) -> None:
+        settings = Settings(default_server_url="http://user:hunter2@default:8000")
+        reason, message = failed_with(status_of(batchjob().with_spec(server=None), settings))
+        assert reason == "InvalidSpec"
+        assert "spec.server" in message
+        assert "hunter2" not in message
+
     def test_volumes_of_the_node_need_permission(self) -> None:
         builder = batchjob().with_spec(worker={"volumes": [{"name": "data", "hostPath": {"path": "/srv"}}]})
         reason, message = failed_with(status_of(builder))

@@ -47,6 +47,22 @@ def test_what_cannot_be_used_is_named(variable: str, text: str) -> None:
         Settings.from_environment({variable: text})
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:hunter2@vllm:8000",
+        "http://vllm:8000/v1?key=hunter2",
+        "http://vllm:8000/#hunter2",
+        "http://vllm:hunter2",
+        "http://vllm:8000/\nhunter2",
+    ],
+)
+def test_a_server_with_more_than_an_address_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(InvalidSettings, match="BATCHWRIGHT_DEFAULT_SERVER_URL") as raised:
+        Settings.from_environment({"BATCHWRIGHT_DEFAULT_SERVER_URL": url})
+    assert "hunter2" not in str(raised.value)
+
+
 def test_all_problems_are_named_at_once() -> None:
     with pytest.raises(InvalidSettings, match=r"MAX_LINES.*START_DEADLINE"):
         Settings.from_environment({"BATCHWRIGHT_MAX_LINES": "x", "BATCHWRIGHT_START_DEADLINE": "y"})

@@ -30,7 +30,8 @@ def _server(observed: Observed, spec: BatchJobSpec, settings: Settings) -> str |
         worker_config.worker_job(identity, spec, settings, cluster=observed.cluster, server_url=url)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        return f"spec.server: {url!r} can't be used: {first['msg']}"
+        # The URL itself isn't repeated: statuses are read by more people than may know what stands in it.
+        return f"spec.server: the model server's URL can't be used: {first['msg']}"
     return None
 
 
