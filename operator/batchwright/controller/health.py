@@ -25,7 +25,7 @@ class Health:
         self._started_at = clock()
 
     def loop_waits(self, uid: str, seconds: float) -> None:
-        """A loop has finished a pass and comes back after so long."""
+        """A loop begins its first pass, or has finished one and comes back after so long."""
         self._due[uid] = self._clock() + seconds + _PASS_SECONDS
 
     def loop_ended(self, uid: str) -> None:

@@ -92,6 +92,7 @@ class Loops:
     async def run(self, namespace: str, name: str, uid: str, stopped: Stopped) -> None:
         """Drive one BatchJob until told to stop."""
         memory = self._memories[uid] = Memory()
+        self._health.loop_waits(uid, 0)  # the first pass may hang as well as any other
         try:
             while not stopped.is_set():
                 if memory.wake.is_set():

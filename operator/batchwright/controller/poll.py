@@ -49,6 +49,7 @@ class Poller:
             limits=httpx.Limits(max_connections=64, max_keepalive_connections=64),
             trust_env=False,  # pods are never behind a proxy
             follow_redirects=False,
+            headers={"Accept-Encoding": "identity"},  # a small body can't unpack to a large one
         )
 
     async def close(self) -> None:
@@ -73,17 +74,38 @@ class Poller:
         metrics.POLLS.inc()
         try:
             async with asyncio.timeout(_SECONDS * 2):
-                answer = await self._client.get(f"http://{host}:{names.WORKER_PORT}/progress")
-            answer.raise_for_status()
-        except (httpx.HTTPError, TimeoutError) as error:
+                body = await self._body(f"http://{host}:{names.WORKER_PORT}/progress")
+        except (httpx.HTTPError, TimeoutError, _NotAReport) as error:
             logger.debug("no progress from pod %s: %s", pod.name, error)
             metrics.POLL_ERRORS.inc()
             return None
-        report = decode_report(answer.text) if len(answer.content) <= _MAX_BYTES else None
+        report = decode_report(body.decode(errors="replace"))
         if not isinstance(report, Progress) or report.run != pod.run or report.index != (pod.index or 0):
             metrics.POLL_ERRORS.inc()
             return None
         return report
+
+    async def _body(self, url: str) -> bytes:
+        """What a pod answers, as it was sent: the image is the user's choice, so the body may be anything.
+
+        Raises:
+            httpx.HTTPError: no answer, or one that is not 2xx.
+            _NotAReport: it is packed, or longer than any report.
+        """
+        body = bytearray()
+        async with self._client.stream("GET", url) as answer:
+            answer.raise_for_status()
+            if answer.headers.get("Content-Encoding", "identity") != "identity":
+                raise _NotAReport("the body is packed")
+            async for chunk in answer.aiter_raw():
+                body += chunk
+                if len(body) > _MAX_BYTES:
+                    raise _NotAReport(f"the body has more than {_MAX_BYTES} bytes")
+        return bytes(body)
+
+
+class _NotAReport(Exception):  # noqa: N818
+    """A body that is not read."""
 
 
 def due_pods(

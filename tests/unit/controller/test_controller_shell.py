@@ -1,6 +1,8 @@
 """Gather, apply, poll, sweep and the probes around the pure core."""
 
 import asyncio
+import contextlib
+import gzip
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -224,20 +226,33 @@ class TestPolling:
         asked = {"asked": ago(seconds=5), "just": ago(seconds=1)}
         assert [pod.uid for pod in due_pods(pods, asked, NOW, timedelta(seconds=2))] == ["never", "asked"]
 
+    REPORT = b'{"kind":"progress","version":1,"index":0,"run":1,"completed":7}'
+
     @pytest.mark.parametrize(
-        ("body", "heard"),
+        ("head", "body", "heard"),
         [
-            (b'{"kind":"progress","version":1,"index":0,"run":1,"completed":7}', True),
-            (b'{"kind":"progress","version":1,"index":5,"run":1,"completed":7}', False),
-            (b"<html>", False),
+            (b"200 OK", REPORT, True),
+            (b"200 OK", REPORT.replace(b'"index":0', b'"index":5'), False),
+            (b"200 OK", b"<html>", False),
+            (b"200 OK", b"\xff" + REPORT, False),
+            (b"200 OK", REPORT + b" " * 64 * 1024, False),
+            (b"200 OK\r\nContent-Encoding: gzip", gzip.compress(REPORT), False),
+            (b"302 Found\r\nLocation: /progress", REPORT, False),
+            (b"503 Service Unavailable", REPORT, False),
         ],
-        ids=["a report", "of another index", "nonsense"],
+        ids=["report", "of another index", "nonsense", "no text", "too long", "packed", "redirect", "error"],
     )
-    async def test_a_worker_is_asked_over_http(self, monkeypatch: pytest.MonkeyPatch, body: bytes, heard: bool) -> None:
+    async def test_a_worker_is_asked_over_http(
+        self, monkeypatch: pytest.MonkeyPatch, head: bytes, body: bytes, heard: bool
+    ) -> None:
+        asked = []
+
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body)
-            await writer.drain()
+            asked.append(await reader.readuntil(b"\r\n\r\n"))
+            length = b"\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
+            with contextlib.suppress(ConnectionError):
+                writer.write(b"HTTP/1.1 " + head + length + body)
+                await writer.drain()
             writer.close()
 
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
@@ -247,6 +262,8 @@ class TestPolling:
         memory.remember(TestMemory().reading(pods=run.pods))
         await poller.poll(memory, NOW)
         assert [report.completed for report in memory.progress] == ([7] if heard else [])
+        assert len(asked) == 1
+        assert b"accept-encoding: identity" in asked[0].lower()
         await poller.close()
         server.close()
         await server.wait_closed()
@@ -421,6 +438,28 @@ class TestLoop:
         clock[0] += timedelta(minutes=1)
         await loops._guarded_pass("demo", "nightly", IDENTITY.uid, memory)
         assert len(api.called("jobs")) == settled + 1
+        loops.close()
+
+    async def test_a_loop_that_hangs_in_its_first_pass_is_a_problem(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock = [1000.0]
+        loops, stop, entered = self.loops(Api()), Stop(), asyncio.Event()
+        health = loops._health = Health(60, clock=lambda: clock[0])
+        health.swept([], [])
+
+        async def hang(*_: Any) -> float:
+            entered.set()
+            await asyncio.Event().wait()
+            return 0
+
+        monkeypatch.setattr(loops, "_guarded_pass", hang)
+        task = asyncio.create_task(loops.run("demo", "nightly", IDENTITY.uid, stop))
+        await asyncio.wait_for(entered.wait(), 20)
+        assert health.problem() is None
+        clock[0] += 200
+        assert "loops hang" in (health.problem() or "")
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert health.problem() is None
         loops.close()
 
     async def test_only_a_change_of_the_spec_wakes_the_loop(self) -> None:
