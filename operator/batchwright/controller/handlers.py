@@ -1,12 +1,11 @@
 """What kopf calls. Decorated functions only: each hands over to the parts that do the work.
 
-kopf watches, keeps one daemon per active BatchJob and its finalizer, and serves the liveness probe. There are no create
-or update handlers: so nothing is stored in annotations, and no event can be missed. A BatchJob that has finished has
-neither daemon nor finalizer.
+kopf watches, and keeps one daemon per active BatchJob and its finalizer. There are no create or update handlers: so
+nothing is stored in annotations, and no event can be missed. A BatchJob that has finished has neither daemon nor
+finalizer. The liveness probe is served beside kopf, whose own server listens on one address family only.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable
 from typing import Any, cast
 
@@ -18,7 +17,6 @@ from batchwright.controller.loop import Stopped
 from batchwright.controller.operator import Operator
 from batchwright.controller.settings import Settings
 
-logger = logging.getLogger(__name__)
 RESOURCE = (names.GROUP, names.VERSION, names.PLURAL)
 CHILD_SELECTOR = f"{names.LABEL_BATCHJOB_UID},{names.LABEL_STAGE}"
 
@@ -82,14 +80,6 @@ def register(registry: kopf.OperatorRegistry, settings: Settings) -> None:
     async def stop(**_: Any) -> None:
         if operator is not None:
             await operator.stop()
-
-    @kopf.on.probe(registry=registry)
-    async def alive(**_: Any) -> str:
-        problem = running().health.problem()
-        if problem is not None:
-            logger.error("not alive: %s", problem)
-            raise kopf.PermanentError(problem)
-        return "ok"
 
     @kopf.daemon(
         *RESOURCE,

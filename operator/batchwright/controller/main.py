@@ -26,7 +26,6 @@ def main() -> int:
             registry=registry,
             standalone=True,
             clusterwide=True,
-            liveness_endpoint=f"http://0.0.0.0:{settings.liveness_port}/healthz",
         )
     )
     return 0

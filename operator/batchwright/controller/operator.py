@@ -36,7 +36,7 @@ class Operator:
     sweeper: Sweeper
     poller: Poller
     sweeping: "asyncio.Task[None]"
-    stop_server: Callable[[], None]
+    stop_servers: tuple[Callable[[], None], ...]
 
     @classmethod
     async def start(cls, settings: Settings) -> Self:
@@ -67,10 +67,14 @@ class Operator:
         )
         sweeper = Sweeper(batchjobs, loops, health, settings)
         metrics.BUILD.info({"version": version("batchwright")})
-        stop_server = server.start(settings.metrics_port, health)
+        loop = asyncio.get_running_loop()
+        stop_servers = (
+            server.start(settings.metrics_port, server.readiness(health)),
+            server.start(settings.liveness_port, server.liveness(health, loop)),
+        )
         sweeping = asyncio.create_task(sweeper.run(), name="sweeper")
         logger.info("operator started for cluster %s, worker image %s", cluster, settings.worker_image)
-        return cls(health, loops, sweeper, poller, sweeping, stop_server)
+        return cls(health, loops, sweeper, poller, sweeping, stop_servers)
 
     async def stop(self) -> None:
         """End everything."""
@@ -78,4 +82,5 @@ class Operator:
         await asyncio.gather(self.sweeping, return_exceptions=True)
         await self.poller.close()
         self.loops.close()
-        await asyncio.to_thread(self.stop_server)
+        for stop_server in self.stop_servers:
+            await asyncio.to_thread(stop_server)

@@ -1,16 +1,25 @@
-"""/metrics and /readyz over HTTP, in a thread of their own."""
+"""/metrics, /readyz and /healthz over HTTP, each port in a thread of its own."""
 
+import asyncio
+import logging
+import socket
 from collections.abc import Callable, Iterable
 from threading import Thread
 from typing import TYPE_CHECKING
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import make_wsgi_app
 
 from batchwright.controller.health import Health
+from batchwright.controller.listening import listen
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+logger = logging.getLogger(__name__)
+_ANSWER_SECONDS = 4.0
+"""Less than the probes' own time limits, so that the log names the cause."""
 
 
 class _Quiet(WSGIRequestHandler):
@@ -22,8 +31,20 @@ class _Quiet(WSGIRequestHandler):
         pass
 
 
-def application(health: Health) -> "WSGIApplication":
-    """The two paths, and 404 for everything else."""
+class _Server(WSGIServer):
+    """Takes a socket that listens already."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        address = listening.getsockname()[:2]
+        super().__init__(address, _Quiet, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listening
+        self.server_name, self.server_port = address
+        self.setup_environ()
+
+
+def readiness(health: Health) -> "WSGIApplication":
+    """/metrics and /readyz, and 404 for everything else."""
     metrics_of: WSGIApplication = make_wsgi_app()
 
     def serve(environment: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
@@ -38,14 +59,41 @@ def application(health: Health) -> "WSGIApplication":
     return serve
 
 
-def start(port: int, health: Health) -> Callable[[], None]:
+def liveness(health: Health, loop: asyncio.AbstractEventLoop) -> "WSGIApplication":
+    """/healthz, answered by the event loop itself: a loop that hangs answers nobody."""
+
+    async def problem() -> str | None:
+        return health.problem()
+
+    def asked() -> str | None:
+        future = asyncio.run_coroutine_threadsafe(problem(), loop)
+        try:
+            return future.result(_ANSWER_SECONDS)
+        except TimeoutError:
+            future.cancel()
+            return "the event loop hangs"
+
+    def serve(environment: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
+        if environment.get("PATH_INFO") != "/healthz":
+            return _answer(start, "404 Not Found")
+        found = asked()
+        if found is None:
+            return _answer(start, "200 OK")
+        logger.error("not alive: %s", found)
+        return _answer(start, "500 Internal Server Error", found)
+
+    return serve
+
+
+def start(port: int, served: "WSGIApplication") -> Callable[[], None]:
     """Serve; returns a function that stops it.
 
     Raises:
         OSError: the port is taken.
     """
-    server: WSGIServer = make_server("", port, application(health), handler_class=_Quiet)
-    thread = Thread(target=server.serve_forever, name="metrics", daemon=True)
+    server = _Server(listen(port))
+    server.set_app(served)
+    thread = Thread(target=server.serve_forever, name=f"http-{port}", daemon=True)
     thread.start()
 
     def stop() -> None:
@@ -56,6 +104,6 @@ def start(port: int, health: Health) -> Callable[[], None]:
     return stop
 
 
-def _answer(start: "StartResponse", status: str) -> Iterable[bytes]:
+def _answer(start: "StartResponse", status: str, text: str = "") -> Iterable[bytes]:
     start(status, [("Content-Type", "text/plain")])
-    return [f"{status}\n".encode()]
+    return [f"{text or status}\n".encode()]
