@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-DEFAULT_MAX_ANSWER_BYTES = 64 * 1024 * 1024
+# Three times the largest body of a request. Answers in flight have no common bound: as many of this size as
+# requests are in flight is what a worker may hold at worst.
+DEFAULT_MAX_ANSWER_BYTES = 32 * 1024 * 1024
 
 # uvicorn, and with it vLLM, closes a connection that was idle for 5 s. A client that lets go earlier
 # doesn't send a request into a connection that is being closed.

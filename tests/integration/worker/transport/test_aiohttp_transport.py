@@ -72,7 +72,7 @@ class TestBytes:
             assert server.received[0].body == body
             assert server.received[0].headers["content-length"] == str(len(body))
 
-    @pytest.mark.parametrize("size", [0, 1, 64 * 1024, 3 * MEBIBYTE])
+    @pytest.mark.parametrize("size", [0, 1, 64 * 1024, 3 * MEBIBYTE, 24 * MEBIBYTE])
     async def test_an_answer_is_kept_as_it_was_sent(self, size: int) -> None:
         body = completion("x" * size)
         async with pair(answer(body)) as (_, transport):
