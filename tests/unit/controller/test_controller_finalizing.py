@@ -1,0 +1,108 @@
+"""The merge stage."""
+
+from batchwright.api.conditions import ConditionType, Phase, Reason
+from batchwright.api.reports import (
+    Progress,
+    ShardsMissingReport,
+)
+from batchwright.api.status import (
+    ShardCounts,
+)
+from batchwright.controller.core import conditions
+from batchwright.controller.core.plan_of_actions import (
+    CreateConfigMap,
+    CreateJob,
+    DeleteJob,
+)
+from builders import JobBuilder, ago, batchjob, job
+from fixtures.reconciling import MERGED, created, failed_with, failure, plan_for, status_of
+
+
+class TestFinalizing:
+    MERGING = batchjob().planned().with_job(job("run", 1).complete())
+
+    def test_it_waits_for_the_pod_of_the_merge_and_then_merges(self) -> None:
+        def reason(merge: JobBuilder) -> str | None:
+            reconciling = conditions.find(status_of(self.MERGING.with_job(merge)), ConditionType.RECONCILING)
+            return reconciling and reconciling.reason
+
+        assert reason(job("merge", 1)) == "WaitingForMerge"
+        assert reason(job("merge", 1).running_pod()) == "Merging"
+
+    def test_published_results_complete_the_batchjob(self) -> None:
+        builder = self.MERGING.with_status(finalizing_at=ago(seconds=10)).with_job(job("merge", 1).ended_pod(MERGED))
+        status = status_of(builder)
+        assert status.phase is Phase.COMPLETED
+        complete = conditions.find(status, ConditionType.COMPLETE)
+        assert complete is not None
+        assert (complete.status, complete.reason) == ("True", "CompletedWithFailures")
+        assert "400: 10" in complete.message
+        assert "s3://b/out/errors.jsonl" in complete.message
+        assert status.request_counts == MERGED.request_counts
+        assert status.shards == ShardCounts(total=4, completed=4)
+        assert status.output == MERGED.output
+        assert status.error_codes == {"400": 10}
+        assert status.progress == "4000/4000"
+        assert status.metrics is not None
+        assert (status.metrics.response_time_seconds, status.metrics.requests_per_second) == ("40", "100.0")
+        assert status.completed_at is not None
+
+    def test_a_server_that_was_away_is_not_shown_as_away_for_ever(self) -> None:
+        away = Progress(index=0, run=1, server_available=False)
+        running = batchjob().planned().with_job(job("run", 1).running_pod(index=0)).with_progress(away)
+        outage = status_of(running)
+        assert not conditions.is_true(outage, ConditionType.SERVER_AVAILABLE)
+        merged = self.MERGING.with_status(**dict(outage)).with_job(job("merge", 1).ended_pod(MERGED))
+        assert conditions.is_true(status_of(merged), ConditionType.SERVER_AVAILABLE)
+
+    def test_missing_shards_are_repaired_by_another_run(self) -> None:
+        missing = ShardsMissingReport(count=1, shards="3")
+        plan = plan_for(self.MERGING.with_job(job("merge", 1).ended_pod(missing, code=1)))
+        assert created(plan) == ["run-2"]
+        assert [type(action) for action in plan.actions if not isinstance(action, CreateConfigMap)] == [
+            CreateJob,
+            DeleteJob,
+        ]
+        assert plan.status is not None
+        assert (plan.status.phase, plan.status.run) == (Phase.IN_PROGRESS, 2)
+        assert any(notice.reason == "Repairing" for notice in plan.notices)
+
+    def test_a_repair_is_merged_on_its_own(self) -> None:
+        builder = batchjob().planned(run=2).with_job(job("run", 1).complete(), job("run", 2).complete())
+        assert created(plan_for(builder)) == ["merge-2"]
+
+    def test_after_three_repairs_it_fails_naming_the_shards(self) -> None:
+        missing = ShardsMissingReport(count=2, shards="1,3")
+        crashed = job("run", 4).ended_pod(None, code=1).failed("FailedIndexes")
+        builder = batchjob().planned(run=4).with_job(crashed, job("merge", 4).ended_pod(missing, code=1))
+        reason, message = failed_with(status_of(builder))
+        assert reason == "ShardsMissing"
+        assert "1,3" in message
+        assert "exit code 1" in message
+        assert [type(action) for action in plan_for(builder).actions] == [DeleteJob]
+
+    def test_where_nothing_was_ever_done_a_repair_is_not_tried(self) -> None:
+        missing = ShardsMissingReport(count=4, shards="0-3")
+        crashed = job("run", 1).ended_pod(None, code=137, reason="OOMKilled").failed("FailedIndexes")
+        builder = batchjob().planned().with_job(crashed, job("merge", 1).ended_pod(missing, code=1))
+        reason, message = failed_with(status_of(builder))
+        assert reason == "RunFailed"
+        assert "memory" in message
+
+    def test_a_merge_whose_storage_fails_to_the_end_says_so(self) -> None:
+        report = failure(Reason.STORAGE_UNREACHABLE, "connection reset", final=False)
+        waiting = self.MERGING.with_job(job("merge", 1).ended_pod(report, code=1))
+        assert status_of(waiting).phase is Phase.FINALIZING
+        reason, message = failed_with(
+            status_of(self.MERGING.with_job(job("merge", 1).ended_pod(report, code=1).failed()))
+        )
+        assert reason == "MergeFailed"
+        assert "connection reset" in message
+
+    def test_a_merge_that_ended_without_a_word_runs_again(self) -> None:
+        assert created(plan_for(self.MERGING.with_job(job("merge", 1).complete()))) == ["merge-1-2"]
+
+    def test_the_merge_proves_that_a_vanished_run_was_done(self) -> None:
+        builder = batchjob().planned().with_job(job("merge", 1).running_pod())
+        assert created(plan_for(builder)) == []
+        assert status_of(builder).phase is Phase.FINALIZING

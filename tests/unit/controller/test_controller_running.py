@@ -1,0 +1,156 @@
+"""The run stage."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from batchwright.api.conditions import ConditionType, Phase, Reason
+from batchwright.api.reports import (
+    Progress,
+)
+from batchwright.api.status import (
+    RequestCounts,
+    ShardCounts,
+)
+from batchwright.controller.core import conditions
+from batchwright.controller.core.plan_of_actions import (
+    CreateJob,
+    DeleteJob,
+    MarkPodFailed,
+)
+from builders import NOW, JobBuilder, ago, batchjob, job
+from fixtures.reconciling import created, failed_with, failure, plan_for, status_of
+
+
+class TestRunning:
+    def test_progress_is_published(self) -> None:
+        reports = [Progress(index=index, run=1, completed=500, failed=5, shards_completed=1) for index in range(2)]
+        run = job("run", 1).with_(completions=2).running_pod(index=0).running_pod(index=1)
+        builder = batchjob().planned().with_job(run).with_progress(*reports)
+        status = status_of(builder.with_samples((ago(seconds=10), 510), (NOW, 1010)))
+        assert status.request_counts == RequestCounts(total=4000, completed=1000, failed=10)
+        assert (status.progress, status.rate, status.eta) == ("1010/4000", "50/s", "60s")
+        assert status.shards == ShardCounts(total=4, completed=2)
+
+    def test_a_job_that_does_not_start_is_made_anew_once_the_spec_is_mended(self) -> None:
+        run = job("run", 1).waiting_pod("ImagePullBackOff", "no such image").with_(completions=4)
+        stuck = batchjob().planned().with_job(run)
+        made_from = next(action for action in plan_for(batchjob().planned()).actions if isinstance(action, CreateJob))
+        template = made_from.manifest["metadata"]["annotations"]["batchwright.dev/template"]
+        same = batchjob().planned().with_job(run.with_(template=template))
+        assert not any(isinstance(action, DeleteJob) for action in plan_for(same).actions)
+        mended = same.with_spec(worker={"image": "there:1"})
+        (deletion,) = (action for action in plan_for(mended).actions if isinstance(action, DeleteJob))
+        assert deletion.uid == run.view.uid
+        started = mended.with_(pods=run.running_pod().pods)
+        assert not any(isinstance(action, DeleteJob) for action in plan_for(started).actions)
+        assert created(plan_for(stuck)) == []
+
+    def test_progress_alone_is_written_only_every_other_second(self) -> None:
+        run = batchjob().planned().with_job(job("run", 1).running_pod(index=0)).with_progress(Progress(index=0, run=1))
+        settled = run.with_status(**dict(status_of(run)))
+        further = settled.with_progress(Progress(index=0, run=1, completed=7))
+        assert plan_for(further.with_(last_status_write=ago(seconds=1))).status is None
+        wait = plan_for(further.with_(last_status_write=ago(seconds=1))).wait
+        assert wait is not None
+        assert wait.after == timedelta(seconds=1)
+        assert plan_for(further.with_(last_status_write=ago(seconds=2))).status is not None
+
+    @pytest.mark.parametrize(
+        ("pod", "reports", "available"),
+        [
+            ({}, [], None),
+            ({"ready": False, "started_at": ago(hours=1)}, [], None),
+            ({"ready": False, "started_at": ago(hours=1)}, [Progress(index=0, run=1)], True),
+            ({}, [Progress(index=0, run=1)], True),
+            ({}, [Progress(index=0, run=1, server_available=False, server_message="refused")], False),
+            ({}, [Progress(index=1, run=1, server_available=False)], None),
+        ],
+        ids=["unheard", "not ready", "says well, not ready", "says well", "says away", "a worker that runs no more"],
+    )
+    def test_the_server_is_away_when_all_workers_say_so(
+        self, pod: dict[str, Any], reports: list[Progress], available: bool | None
+    ) -> None:
+        run = job("run", 1).running_pod(index=0, **pod)
+        status = status_of(batchjob().planned().with_job(run).with_progress(*reports))
+        condition = conditions.find(status, ConditionType.SERVER_AVAILABLE)
+        assert (condition and condition.status) == {True: "True", False: "False", None: None}[available]
+
+    def test_what_an_outage_costs_is_said_as_it_is(self) -> None:
+        away = Progress(index=0, run=1, server_available=False, server_message="refused")
+        running = batchjob().planned().with_job(job("run", 1).running_pod(index=0)).with_progress(away)
+        assert "fails once its retries are used up" in (status_of(running).message or "")
+        asking = job("plan").ended_pod(failure(Reason.SERVER_UNREACHABLE, "refused", final=False), code=1)
+        assert "No request has been sent" in (status_of(batchjob().with_job(asking)).message or "")
+
+    def test_one_worker_that_reaches_the_server_is_enough(self) -> None:
+        run = job("run", 1).running_pod(index=0).running_pod(index=1)
+        away = Progress(index=0, run=1, server_available=False)
+        status = status_of(batchjob().planned().with_job(run).with_progress(away, Progress(index=1, run=1)))
+        assert conditions.is_true(status, ConditionType.SERVER_AVAILABLE)
+
+    def test_a_run_that_was_deleted_is_made_anew(self) -> None:
+        assert created(plan_for(batchjob().planned())) == ["run-1"]
+
+    @pytest.mark.parametrize(
+        "ended",
+        [
+            job("run", 1).complete(),
+            job("run", 1).failed("FailedIndexes"),
+            job("run", 1).ended_pod(None, code=1).failed("FailedIndexes"),
+        ],
+    )
+    def test_workers_that_are_done_are_merged_even_if_some_failed(self, ended: JobBuilder) -> None:
+        plan = plan_for(batchjob().planned().with_job(ended))
+        assert created(plan) == ["merge-1"]
+        assert plan.status is not None
+        assert plan.status.phase is Phase.FINALIZING
+
+    def test_what_no_retry_can_mend_ends_the_batchjob(self) -> None:
+        changed = failure(Reason.INPUT_CHANGED, "the input's ETag is another")
+        run = job("run", 1).running_pod().ended_pod(changed, code=22).failed("PodFailurePolicy")
+        assert failed_with(status_of(batchjob().planned().with_job(run))) == (
+            "InputChanged",
+            "the input's ETag is another",
+        )
+
+    def test_workers_that_cannot_start_are_a_standstill(self) -> None:
+        run = job("run", 1).pod(unschedulable="Insufficient cpu", created_at=ago(minutes=3))
+        status = status_of(batchjob().planned().with_job(run))
+        assert status.phase is Phase.IN_PROGRESS
+        assert conditions.is_true(status, ConditionType.STALLED)
+
+    def test_a_job_that_the_api_refuses_is_a_standstill_and_is_tried_again(self) -> None:
+        builder = batchjob().planned().refused("Job x", "exceeded quota: small", ago(minutes=1))
+        plan = plan_for(builder)
+        assert created(plan) == ["run-1"]
+        assert plan.status is not None
+        stalled = conditions.find(plan.status, ConditionType.STALLED)
+        assert stalled is not None
+        assert stalled.reason == "JobRefused"
+        assert "exceeded quota: small" in stalled.message
+
+
+class TestLostNodes:
+    LOST = job("run", 1).running_pod(node="node-2", delete_by=ago(minutes=1)).running_pod(node="node-1")
+
+    @pytest.mark.parametrize(
+        ("nodes", "marked"),
+        [({"node-2": False}, True), ({"node-2": True}, False), ({}, False)],
+        ids=["not ready", "ready", "unknown"],
+    )
+    def test_a_pod_that_should_have_ended_on_a_lost_node_is_marked(self, nodes: dict[str, bool], marked: bool) -> None:
+        builder = batchjob().planned().with_job(self.LOST).with_(nodes_ready=nodes)
+        marks = [action for action in plan_for(builder).actions if isinstance(action, MarkPodFailed)]
+        assert [mark.name for mark in marks] == ([self.LOST.pods[0].name] if marked else [])
+
+    def test_its_node_is_looked_at_although_only_progress_was_to_be_asked_for(self) -> None:
+        wait = plan_for(batchjob().planned().with_job(self.LOST)).wait
+        assert wait is not None
+        assert wait.refresh
+
+    def test_it_gets_its_grace_period_and_a_margin(self) -> None:
+        young = job("run", 1).running_pod(node="node-2", delete_by=ago(seconds=20))
+        builder = batchjob().planned().with_job(young).with_(nodes_ready={"node-2": False})
+        assert not any(isinstance(action, MarkPodFailed) for action in plan_for(builder).actions)
