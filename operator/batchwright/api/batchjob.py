@@ -354,9 +354,8 @@ class BatchJobSpec(Model):
     )
     resume: Literal["Auto", "Never"] | None = Field(
         None,
-        description="Auto reuses the work of an earlier BatchJob of the same name, input and settings under"
-        " the same output;"
-        " Never starts anew. Default: Auto.",
+        description="Auto reuses the work of an earlier BatchJob of the same name, input and settings under the same"
+        " output, failed requests too; Never starts anew. Default: Auto.",
     )
     ttl_seconds_after_finished: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = Field(
         None,

@@ -232,7 +232,7 @@ def _make_plan(stage: Stage, source: ObjectInfo, validator: Validator, condition
         lines=validator.requests,
         lines_per_shard=lines_per_shard,
         conditional_put=conditional_put,
-        shards=tuple(validator.index.shards(lines_per_shard)),
+        shards=tuple(validator.index.shards(lines_per_shard, source.size)),
     )
 
 
