@@ -34,7 +34,7 @@ from batchwright.storage.protocol import (
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 """How file systems say that they have no hard links."""
 
-MAX_PRUNE_RACES = 10
+MAX_PRUNE_RACES = 50
 
 
 class FileStore:
@@ -239,9 +239,15 @@ class FileStore:
 def _create_in_folder(path: Path) -> IO[bytes]:
     """Create the file, and its folders before. A folder may be pruned as empty in between; then once more."""
     for _ in range(MAX_PRUNE_RACES):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             return path.open("xb", buffering=0)
+        except FileNotFoundError:
+            continue
+        except FileExistsError:
+            # mkdir says so too of a folder that somebody else made and pruned at the same moment.
+            if path.exists() or any(parent.exists() and not parent.is_dir() for parent in path.parents):
+                raise
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
