@@ -246,7 +246,7 @@ def _create_in_folder(path: Path) -> IO[bytes]:
             continue
         except FileExistsError:
             # mkdir says so too of a folder that somebody else made and pruned at the same moment.
-            if path.exists() or any(parent.exists() and not parent.is_dir() for parent in path.parents):
+            if any(part.is_file() for part in (path, *path.parents)):
                 raise
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
