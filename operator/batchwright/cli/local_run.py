@@ -17,6 +17,7 @@ from batchwright.api.batchjob import BatchJob
 from batchwright.api.reports import FailureReport, MergeReport, PlanReport, ShardsMissingReport
 from batchwright.api.unsupported import unsupported_field
 from batchwright.api.worker_job import WorkerJob
+from batchwright.batchfile.owner_record import LOCAL_CLUSTER
 from batchwright.cli.display import Display, Update
 from batchwright.cli.manifest import ManifestError, read_manifest, with_endpoint_url
 from batchwright.worker.api_key import ApiKey
@@ -31,7 +32,6 @@ from batchwright.worker.stage import Mounts, Stage, open_stage
 EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 REFRESH_SECONDS: Final = 0.2
 SHOWN_ERRORS: Final = 10
-LOCAL_CLUSTER: Final = "local"
 NOWHERE: Final = Path("/nonexistent")
 
 

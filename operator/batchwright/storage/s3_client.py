@@ -18,14 +18,13 @@ from botocore.credentials import CredentialProvider, CredentialResolver, Credent
 from botocore.exceptions import BotoCoreError
 from botocore.session import Session, get_session
 
+from batchwright.api.defaults import DEFAULT_REGION
 from batchwright.storage.credentials import FileCredentials
 from batchwright.storage.errors import Misconfigured
 from batchwright.storage.settings import StorageSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-
-FALLBACK_REGION = "us-east-1"
 
 ASSEMBLY_READ_TIMEOUT = 900.0
 """Seconds. A store may copy gigabytes before it answers UploadPartCopy or CompleteMultipartUpload."""
@@ -98,7 +97,7 @@ def _client(session: Session, settings: StorageSettings, ca_bundle: Path | None,
 def _region_of_environment(session: Session) -> str:
     # AWS_REGION is what Amazon's web identity webhook and other SDKs use; botocore knows AWS_DEFAULT_REGION
     # only.
-    return os.environ.get("AWS_REGION") or session.get_config_variable("region") or FALLBACK_REGION
+    return os.environ.get("AWS_REGION") or session.get_config_variable("region") or DEFAULT_REGION
 
 
 def _config(settings: StorageSettings, read_timeout: float) -> Config:
