@@ -1,0 +1,76 @@
+"""How many requests a worker may have in flight: what tells it so, and the rules for it, with the clock passed in."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+
+class Signal(Enum):
+    """What the end of one try says about the server's load."""
+
+    SUCCESS = auto()
+    """An answer that the server worked for."""
+    OVERLOAD = auto()
+    """The server had no room: 429, 503, or no answer in time."""
+    OTHER = auto()
+    """Says nothing about load: a request the server refused as bad, a broken connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLoad:
+    """A sample of the server's own metrics: all its traffic, this worker's and everybody else's."""
+
+    waiting: int
+    """Requests that the server has accepted and not begun."""
+    running: int
+    """Requests that it works on."""
+    kv_cache_usage: float
+    """Part of the memory for keys and values that is taken, 0 to 1; of the fullest engine where there are several."""
+
+
+class Limit(Protocol):
+    """A rule for how many requests may be in flight."""
+
+    @property
+    def limit(self) -> int:
+        """Requests in flight allowed now, at least 1."""
+        ...
+
+    def finished(self, now: float, seconds: float, in_flight: int, signal: Signal) -> None:
+        """A try has ended.
+
+        Args:
+            now: monotonic time, in seconds.
+            seconds: how long the try took.
+            in_flight: requests in flight as it ended, itself included.
+            signal: what its end says about the server's load.
+        """
+        ...
+
+    def loaded(self, now: float, load: ServerLoad) -> None:
+        """The server's metrics have been read at `now`."""
+        ...
+
+    def restart(self, now: float) -> None:
+        """The server is back after an outage at `now`: what was known of it no longer holds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedLimit:
+    """Always the same number, whatever the server says."""
+
+    limit: int
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ValueError(f"a limit is at least 1, not {self.limit}")
+
+    def finished(self, now: float, seconds: float, in_flight: int, signal: Signal) -> None:
+        """Changes nothing."""
+
+    def loaded(self, now: float, load: ServerLoad) -> None:
+        """Changes nothing."""
+
+    def restart(self, now: float) -> None:
+        """Changes nothing."""
