@@ -5,7 +5,7 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import lru_cache
 from typing import NoReturn
 
@@ -19,6 +19,7 @@ from batchwright.worker.transport.errors import (
     AnswerTooLarge,
     ConnectFailed,
     ConnectionLost,
+    TransportError,
 )
 from batchwright.worker.transport.protocol import Answer, Transport
 from batchwright.worker.transport.settings import TransportSettings
@@ -69,8 +70,16 @@ class AiohttpTransport:
         self._url = lru_cache(maxsize=256)(lambda path: URL(settings.url(path), encoded=True))
         self._deadline = lru_cache(maxsize=64)(self._make_deadline)
 
-    async def post(self, path: str, body: bytes, *, headers: Mapping[str, str], timeout: float) -> Answer:  # noqa: ASYNC109
-        """See `Transport.post`."""
+    async def post(
+        self,
+        path: str,
+        body: bytes,
+        *,
+        headers: Mapping[str, str],
+        timeout: float,  # noqa: ASYNC109
+        affinity: int | None = None,
+    ) -> Answer:
+        """See `Transport.post`. There's one address, so `affinity` chooses nothing."""
         request = self._pool.post(
             self._url(path),
             data=body if len(body) <= _ONE_WRITE_BYTES else io.BytesIO(body),
@@ -86,6 +95,23 @@ class AiohttpTransport:
             self._url(path), headers=headers, timeout=self._deadline(timeout), allow_redirects=False
         )
         return await self._whole_answer(request, timeout)
+
+    async def get_each(
+        self,
+        path: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float,  # noqa: ASYNC109
+    ) -> Sequence[Answer | TransportError]:
+        """See `Transport.get_each`."""
+        try:
+            return (await self.get(path, headers=headers, timeout=timeout),)
+        except TransportError as error:
+            return (error,)
+
+    async def probe(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
+        """See `Transport.probe`."""
+        return await self.get(path, headers=headers, timeout=timeout)
 
     async def close(self) -> None:
         """See `Transport.close`."""

@@ -8,9 +8,11 @@ The deadline is a parameter, and not `asyncio.timeout` at the caller, since a
 client's own timer costs less and tells a late answer from a cancelled task.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from batchwright.worker.transport.errors import TransportError
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +27,27 @@ class Answer:
 
 
 class Transport(Protocol):
-    """Sends requests to one server over a pool of kept connections."""
+    """Sends requests to one server over pools of kept connections.
 
-    async def post(self, path: str, body: bytes, *, headers: Mapping[str, str], timeout: float) -> Answer:  # noqa: ASYNC109
+    A server may have several addresses, one for each of its replicas.
+    """
+
+    async def post(
+        self,
+        path: str,
+        body: bytes,
+        *,
+        headers: Mapping[str, str],
+        timeout: float,  # noqa: ASYNC109
+        affinity: int | None = None,
+    ) -> Answer:
         """Send `body` to `path`, which is taken relative to the base URL, and wait for the whole answer.
 
         `headers` come on top of the transport's own and win over them.
         Redirects are not followed: a 3xx is an answer like any other.
         `timeout` is in seconds, from the call to the last byte of the answer.
+        Requests of one `affinity` go to the same address as long as the load stays even. It's any number
+        that stands for what they have in common, such as the hash of the beginning of their prompts.
 
         Raises:
             ConnectFailed: no connection could be made.
@@ -47,6 +62,30 @@ class Transport(Protocol):
         """Ask for `path` over a new connection, so that the answer tells whether the server is alive.
 
         It neither waits for the pool nor counts against it. Else the rules and the errors of `post` hold.
+        """
+        ...
+
+    async def get_each(
+        self,
+        path: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float,  # noqa: ASYNC109
+    ) -> Sequence[Answer | TransportError]:
+        """Ask every address for `path`, side by side and over new connections: one result for each, at least one.
+
+        It raises no error of a request; these stand among the results.
+        """
+        ...
+
+    async def probe(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
+        """Ask every address for `path`, over new connections, whether it is alive, and give the best answer.
+
+        An address is alive that answers with a status below 500. One that is not, while another one is, gets
+        no requests until it answers again, and what is in flight to it ends with ConnectionLost.
+
+        Raises:
+            TransportError: no address answered; one of their errors.
         """
         ...
 

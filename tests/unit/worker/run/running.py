@@ -6,7 +6,7 @@ Against a real server the moments at which these tests stop a worker could only 
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -27,6 +27,7 @@ from batchwright.worker.run.runner import Runner
 from batchwright.worker.run.sender import Sender
 from batchwright.worker.run.shard_input import ShardInput
 from batchwright.worker.run.stopping import sleep_unless
+from batchwright.worker.transport.errors import TransportError
 from batchwright.worker.transport.protocol import Answer
 
 INPUT = "input.jsonl"
@@ -61,7 +62,15 @@ class ScriptedTransport:
         self.in_flight = 0
         self._released = asyncio.Event()
 
-    async def post(self, path: str, body: bytes, *, headers: Mapping[str, str], timeout: float) -> Answer:  # noqa: ASYNC109
+    async def post(
+        self,
+        path: str,
+        body: bytes,
+        *,
+        headers: Mapping[str, str],
+        timeout: float,  # noqa: ASYNC109
+        affinity: int | None = None,
+    ) -> Answer:
         custom_id = json.loads(body)["id"]
         self.arrived[custom_id] += 1
         self.in_flight += 1
@@ -78,6 +87,18 @@ class ScriptedTransport:
         return reply
 
     async def get(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
+        raise NotImplementedError
+
+    async def get_each(
+        self,
+        path: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float,  # noqa: ASYNC109
+    ) -> Sequence[Answer | TransportError]:
+        raise NotImplementedError
+
+    async def probe(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
         raise NotImplementedError
 
     async def close(self) -> None:

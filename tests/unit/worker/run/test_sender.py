@@ -1,7 +1,7 @@
 """One request until it has an outcome: how often it is tried, what each try sends, how long is waited."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -27,7 +27,15 @@ class Replies:
     replies: Iterator[Answer | TransportError]
     sent: list[tuple[str, bytes, Mapping[str, str], float]] = field(default_factory=list)
 
-    async def post(self, path: str, body: bytes, *, headers: Mapping[str, str], timeout: float) -> Answer:  # noqa: ASYNC109
+    async def post(
+        self,
+        path: str,
+        body: bytes,
+        *,
+        headers: Mapping[str, str],
+        timeout: float,  # noqa: ASYNC109
+        affinity: int | None = None,
+    ) -> Answer:
         self.sent.append((path, body, headers, timeout))
         reply = next(self.replies)
         if isinstance(reply, TransportError):
@@ -35,6 +43,18 @@ class Replies:
         return reply
 
     async def get(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
+        raise NotImplementedError
+
+    async def get_each(
+        self,
+        path: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float,  # noqa: ASYNC109
+    ) -> Sequence[Answer | TransportError]:
+        raise NotImplementedError
+
+    async def probe(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
         raise NotImplementedError
 
     async def close(self) -> None:
