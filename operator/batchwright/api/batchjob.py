@@ -232,7 +232,12 @@ class Requests(Model):
         description="Tries after the first one of a request that failed. Default: 3, so at most four tries.",
     )
     max_concurrency: Annotated[int, Field(strict=True, ge=1, le=4096)] | None = Field(
-        None, description="Requests in flight at once, for each worker. Default: 64."
+        None, description="Requests in flight at once, at most, for each worker. Default: 64."
+    )
+    concurrency: Literal["Adaptive", "Fixed"] | None = Field(
+        None,
+        description="Adaptive: a worker finds by itself how many requests in flight keep the server full, up to"
+        " maxConcurrency, and gives way to other users of the server. Fixed: always maxConcurrency. Default: Adaptive.",
     )
     priority: Annotated[int, Field(strict=True, ge=-(2**31), le=2**31 - 1)] | None = Field(
         None,

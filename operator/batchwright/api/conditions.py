@@ -100,9 +100,8 @@ CONDITION_MEANINGS: Mapping[ConditionType, str] = {
     ConditionType.FAILED: "True: it ended without that: failed, cancelled or expired. Terminal.",
     ConditionType.SUSPENDED: "True: spec.suspend pauses the work. Workers finish what is in flight; none is started.",
     ConditionType.RECONCILING: "True: the operator works towards the end. False once it is reached.",
-    ConditionType.SERVER_AVAILABLE: "False: the model server doesn't answer the plan, which asks until it does; no"
-    " request has been sent. Workers of this version report no outage: in the run, a request that gets no answer is"
-    " tried again, as spec.requests.retries says, and then fails.",
+    ConditionType.SERVER_AVAILABLE: "False: the model server is away, refuses the API key, or no longer serves the"
+    " model. Nothing is sent until that is over, no request fails for it, and the work goes on by itself.",
     ConditionType.STALLED: "True: a person must act, and the message says how. It goes on by itself afterwards.",
 }
 
@@ -154,10 +153,14 @@ REASON_MEANINGS: Mapping[ConditionType, Mapping[Reason, str]] = {
         Reason.SERVICE_ACCOUNT_MISSING: "The service account of the workers doesn't exist in the namespace.",
         Reason.JOB_REFUSED: "The API server refuses the Job: a quota, a policy, or a wrong field of spec.worker.",
         Reason.PODS_NOT_STARTING: "Pods of a Job can't start: no node fits, or the image can't be pulled.",
+        Reason.SERVER_UNAUTHORIZED: "The server has refused the API key for a while.",
+        Reason.MODEL_NOT_FOUND: "The server has not served the model for a while.",
     },
     ConditionType.SERVER_AVAILABLE: {
-        Reason.SERVER_ANSWERS: "The model server answered when it was last asked for its models.",
-        Reason.SERVER_AWAY: "The model server doesn't answer, or says that it is not ready.",
+        Reason.SERVER_ANSWERS: "The model server answers.",
+        Reason.SERVER_AWAY: "The model server doesn't answer, says that it is not ready, or fails every request.",
+        Reason.SERVER_UNAUTHORIZED: "The model server refuses the API key.",
+        Reason.MODEL_NOT_FOUND: "The model server no longer lists the model.",
     },
     ConditionType.SUSPENDED: {
         Reason.SUSPENDED: "spec.suspend is true.",

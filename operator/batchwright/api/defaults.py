@@ -24,19 +24,22 @@ class RequestPolicy:
     timeout: timedelta
     retries: int
     max_concurrency: int
-    priority: int | None
+    priority: int | None = None
+    adaptive: bool = True
+    """Whether `max_concurrency` is only the most that the worker may come to."""
 
 
 def request_policy(spec: BatchJobSpec) -> RequestPolicy:
     """The effective `spec.requests`."""
     requests = spec.requests
     if requests is None:
-        return RequestPolicy(DEFAULT_TIMEOUT, DEFAULT_RETRIES, DEFAULT_MAX_CONCURRENCY, None)
+        return RequestPolicy(DEFAULT_TIMEOUT, DEFAULT_RETRIES, DEFAULT_MAX_CONCURRENCY)
     return RequestPolicy(
         timeout=requests.timeout or DEFAULT_TIMEOUT,
         retries=DEFAULT_RETRIES if requests.retries is None else requests.retries,
         max_concurrency=requests.max_concurrency or DEFAULT_MAX_CONCURRENCY,
         priority=requests.priority,
+        adaptive=requests.concurrency != "Fixed",
     )
 
 

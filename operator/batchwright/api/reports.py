@@ -7,6 +7,7 @@ written: lists from their end first, texts after them, URIs last, since they fol
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -61,7 +62,12 @@ class Progress(TolerantModel):
     shards_active: status.Count = 0
     usage: status.Usage = status.Usage()
     finish_reasons: CountsByName = Field(default_factory=dict)
+    concurrency: status.Count | None = None
+    """Requests in flight that the worker allows itself now."""
     server_available: bool = True
+    server_reason: Reason | None = None
+    """Why the server is away; None while it is there."""
+    server_since: datetime | None = None
     server_message: Sentence = ""
 
 

@@ -5,8 +5,8 @@ import pytest
 from batchwright.api.conditions import ConditionType, Phase, Reason
 from batchwright.api.status import Condition
 from batchwright.controller.core import conditions
-from batchwright.controller.core.blockers import Blocker
-from batchwright.controller.core.step import ServerState, Step
+from batchwright.controller.core.blockers import Blocker, ServerState
+from batchwright.controller.core.step import Step
 from batchwright.controller.settings import Settings
 from builders import NOW, ago
 

@@ -80,9 +80,49 @@ class TestRunning:
     def test_what_an_outage_costs_is_said_as_it_is(self) -> None:
         away = Progress(index=0, run=1, server_available=False, server_message="refused")
         running = batchjob().planned().with_job(job("run", 1).running_pod(index=0)).with_progress(away)
-        assert "fails once its retries are used up" in (status_of(running).message or "")
+        assert "No request fails for it" in (status_of(running).message or "")
         asking = job("plan").ended_pod(failure(Reason.SERVER_UNREACHABLE, "refused", final=False), code=1)
         assert "No request has been sent" in (status_of(batchjob().with_job(asking)).message or "")
+
+    def test_an_outage_has_its_reason_and_its_beginning(self) -> None:
+        first, second = (
+            Progress(index=index, run=1, server_available=False, server_since=since, server_message=f"said by {index}")
+            for index, since in enumerate([ago(minutes=1), ago(minutes=5)])
+        )
+        run = job("run", 1).running_pod(index=0).running_pod(index=1)
+        status = status_of(batchjob().planned().with_job(run).with_progress(first, second))
+        condition = conditions.find(status, ConditionType.SERVER_AVAILABLE)
+        assert condition
+        assert condition.reason == Reason.SERVER_AWAY
+        assert condition.message.startswith(
+            f"The model server is away since {ago(minutes=5):%Y-%m-%dT%H:%M:%SZ}: said by 1."
+        )
+
+    @pytest.mark.parametrize("reason", [Reason.SERVER_UNAUTHORIZED, Reason.MODEL_NOT_FOUND])
+    @pytest.mark.parametrize(("minutes", "stalled"), [(1, False), (3, True)])
+    def test_a_server_that_refuses_us_for_long_is_for_a_person(
+        self, reason: Reason, minutes: int, stalled: bool
+    ) -> None:
+        away = Progress(
+            index=0,
+            run=1,
+            server_available=False,
+            server_reason=reason,
+            server_since=ago(minutes=minutes),
+            server_message="it says no",
+        )
+        run = job("run", 1).running_pod(index=0)
+        status = status_of(batchjob().planned().with_job(run).with_progress(away))
+        assert conditions.is_true(status, ConditionType.STALLED) == stalled
+        condition = conditions.find(status, ConditionType.SERVER_AVAILABLE)
+        assert condition
+        assert (condition.status, condition.reason) == ("False", reason)
+        assert "it says no." in (status.message or "")
+
+    def test_a_server_that_is_only_away_is_not_for_a_person(self) -> None:
+        away = Progress(index=0, run=1, server_available=False, server_since=ago(hours=9))
+        status = status_of(batchjob().planned().with_job(job("run", 1).running_pod(index=0)).with_progress(away))
+        assert not conditions.is_true(status, ConditionType.STALLED)
 
     def test_one_worker_that_reaches_the_server_is_enough(self) -> None:
         run = job("run", 1).running_pod(index=0).running_pod(index=1)

@@ -1,4 +1,4 @@
-"""Why the work of a stage does not start: what a person must do, and since when it stands still.
+"""Why the work of a stage does not start or go on: what a person must do, and since when it stands still.
 
 Pods that never start count to no backoff limit, so nothing but a look at them tells. The cluster says it in three
 places: the answer to the creation of the Job, the Job controller's Events about pods that it can't create, and the
@@ -24,10 +24,26 @@ _PROMPT = frozenset(
 )
 """Known for sure the moment they are seen; the others may be a slow start."""
 
+_SERVER_REMEDIES = {
+    Reason.SERVER_UNAUTHORIZED: "Put a key that the server takes into the Secret of spec.server.apiKeySecretRef.",
+    Reason.MODEL_NOT_FOUND: "Have the server serve the model again.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """Whether the model server answers, as the workers see it."""
+
+    available: bool
+    message: str = ""
+    reason: Reason = Reason.SERVER_AWAY
+    """Why it is not available."""
+    since: datetime | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """What keeps a stage from starting."""
+    """What keeps a stage from starting, or from going on."""
 
     reason: Reason
     message: str
@@ -38,6 +54,14 @@ class Blocker:
         if self.reason is Reason.INVALID_SPEC:
             return self.since
         return self.since + (settings.missing_deadline if self.reason in _PROMPT else settings.start_deadline)
+
+
+def server_refuses(server: ServerState | None) -> Blocker | None:
+    """What a person must do about a server that answers, but not to us; None while time alone may mend it."""
+    if server is None or server.available or server.since is None or server.reason not in _SERVER_REMEDIES:
+        return None
+    text = f"{server.message.rstrip('.')}. {_SERVER_REMEDIES[server.reason]} {GOES_ON}"
+    return Blocker(server.reason, text, server.since)
 
 
 def refused(observed: Observed) -> Blocker | None:

@@ -17,7 +17,7 @@ from batchwright.controller.settings import Settings
 
 _State = tuple[Literal["True", "False"], Reason, str]
 _UNSENT = " No request has been sent, and the work goes on by itself."
-_CHARGED = " A request that gets no answer is tried again, and fails once its retries are used up."
+_HELD = " No request fails for it, and the work goes on by itself."
 
 
 def find(status: BatchJobStatus, kind: ConditionType) -> Condition | None:
@@ -43,8 +43,10 @@ def is_stalled(step: Step, now: datetime, settings: Settings) -> bool:
 
 def server_message(step: Step) -> str:
     """What a person reads about a server that is away."""
-    detail = f": {step.server.message.rstrip('.')}" if step.server and step.server.message else ""
-    return f"The model server is away{detail}.{_CHARGED if step.phase is Phase.IN_PROGRESS else _UNSENT}"
+    server = step.server
+    since = f" since {server.since:%Y-%m-%dT%H:%M:%SZ}" if server and server.since else ""
+    detail = f": {server.message.rstrip('.')}" if server and server.message else ""
+    return f"The model server is away{since}{detail}.{_HELD if step.phase is Phase.IN_PROGRESS else _UNSENT}"
 
 
 def compose(
@@ -99,7 +101,7 @@ def _working(step: Step, known: dict[str, Condition], now: datetime, settings: S
         states[ConditionType.SERVER_AVAILABLE] = (
             ("True", Reason.SERVER_ANSWERS, "The model server answered.")
             if step.server.available
-            else ("False", Reason.SERVER_AWAY, server_message(step))
+            else ("False", step.server.reason, server_message(step))
         )
     return states
 

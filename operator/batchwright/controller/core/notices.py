@@ -53,7 +53,7 @@ def _conditions(before: BatchJobStatus, after: BatchJobStatus) -> Iterator[Notic
             case (ConditionType.STALLED, False, "True"):
                 yield Notice("Warning", condition.reason, condition.message)
             case (ConditionType.STALLED, True, "False") if not conditions.is_finished(after):
-                yield Notice("Normal", "NoLongerStalled", "What kept the work from starting is gone.")
+                yield Notice("Normal", "NoLongerStalled", "What held the work up is gone.")
             case (ConditionType.SERVER_AVAILABLE, _, "False") if old is None or was:
                 yield Notice("Warning", condition.reason, condition.message)
             case (ConditionType.SERVER_AVAILABLE, False, "True") if old is not None:

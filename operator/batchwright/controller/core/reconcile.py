@@ -27,10 +27,10 @@ from batchwright.controller.core import (
     validating,
     worker_config,
 )
-from batchwright.controller.core.blockers import Blocker
+from batchwright.controller.core.blockers import Blocker, ServerState
 from batchwright.controller.core.observed import JobView, Observed
 from batchwright.controller.core.plan_of_actions import Action, CreateJob, DeleteJob, Plan, Wait
-from batchwright.controller.core.step import Advance, ServerState, Step, failed
+from batchwright.controller.core.step import Advance, Step, failed
 from batchwright.controller.settings import Settings
 
 _SOONEST = timedelta(milliseconds=500)

@@ -5,10 +5,11 @@ from datetime import datetime
 from batchwright.api.batchjob import BatchJobSpec
 from batchwright.api.conditions import Phase, Reason
 from batchwright.controller.core import blockers, counts, jobs, progress, reports
+from batchwright.controller.core.blockers import ServerState
 from batchwright.controller.core.observed import JobView, Observed, PodView, Stage
 from batchwright.controller.core.plan_of_actions import Action, CreateJob, DeleteJob, SuspendJob, Wait
 from batchwright.controller.core.reports import Failure
-from batchwright.controller.core.step import ServerState, Step
+from batchwright.controller.core.step import Step
 from batchwright.controller.settings import Settings
 
 
@@ -40,7 +41,9 @@ def step(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settin
     workers = job.completions if job else jobs.workers(spec, _shards(observed))
     facts = {"run": run, "parallelism": workers} | counted(observed)
     pods = observed.pods_of(job) if job else ()
-    blocker = blockers.refused(observed) or (blockers.not_starting(observed, job) if job else None)
+    server = _server(observed, pods, run)
+    unstarted = blockers.refused(observed) or (blockers.not_starting(observed, job) if job else None)
+    blocker = unstarted or blockers.server_refuses(server)
     suspended = bool(spec.suspend)
     return Step(
         phase=Phase.IN_PROGRESS,
@@ -49,8 +52,8 @@ def step(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settin
         actions=(*_actions(observed, spec, settings, job, workers), *_stale_merges(observed, run)),
         facts=facts,
         blocker=None if suspended else blocker,
-        server=_server(observed, pods, run),
-        wait=_wait(pods, blocker, now, settings),
+        server=server,
+        wait=_wait(pods, unstarted, now, settings),
     )
 
 
@@ -132,7 +135,10 @@ def _server(observed: Observed, pods: tuple[PodView, ...], run: int) -> ServerSt
     if not heard:
         return None
     away = [report for report in heard if not report.server_available]
-    return ServerState(False, away[0].server_message) if len(away) == len(heard) else ServerState(True)
+    if len(away) < len(heard):
+        return ServerState(True)
+    first = min(away, key=lambda report: (report.server_since is None, report.server_since))
+    return ServerState(False, first.server_message, first.server_reason or Reason.SERVER_AWAY, first.server_since)
 
 
 def _wait(pods: tuple[PodView, ...], blocker: blockers.Blocker | None, now: datetime, settings: Settings) -> Wait:

@@ -6,17 +6,9 @@ from typing import Any
 
 from batchwright.api.conditions import Phase, Reason
 from batchwright.api.status import MAX_VALIDATION_ERRORS
-from batchwright.controller.core.blockers import Blocker
+from batchwright.controller.core.blockers import Blocker, ServerState
 from batchwright.controller.core.plan_of_actions import Action, Wait
 from batchwright.controller.core.reports import Failure
-
-
-@dataclass(frozen=True, slots=True)
-class ServerState:
-    """Whether the model server answers, as the workers see it."""
-
-    available: bool
-    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from batchwright.api.conditions import ConditionType, Phase, Reason
 from batchwright.api.reports import PlanReport
 from batchwright.api.status import RequestCounts, ShardCounts
 from batchwright.controller.core import attempts, blockers, conditions, jobs, reports
+from batchwright.controller.core.blockers import ServerState
 from batchwright.controller.core.observed import JobView, Observed, Stage
 from batchwright.controller.core.plan_of_actions import Action, CreateJob, DeleteJob, Wait
-from batchwright.controller.core.step import Advance, ServerState, Step, failed
+from batchwright.controller.core.step import Advance, Step, failed
 from batchwright.controller.settings import Settings
 
 _SERVER_PACE = timedelta(minutes=1)
