@@ -94,9 +94,7 @@ generate: env ## Write the CRD and the reference anew from the models
 
 .PHONY: test
 test: ## Everything that CI checks; brings up a cluster with the quickstart for it
-	@$(STEP) lint
-	@$(STEP) test-unit
-	@$(STEP) test-integration
+	@$(STEP) --jobs=2 --output-sync=target lint test-unit test-integration  # each one's output when it ends
 	@$(STEP) images
 	@$(STEP) quickstart $(ON_TEST_CLUSTER)
 	@$(STEP) test-e2e

@@ -1,6 +1,7 @@
 """Fixtures of the tests on a whole cluster: `make cluster-up images quickstart` comes before them."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -32,12 +33,19 @@ def quickstart_bucket(cluster: Cluster) -> Iterator[Any]:
 def quickstart(cluster: Cluster, quickstart_bucket: Any) -> Iterator[Quickstart]:
     """The quickstart with a model server that has counted nothing yet; BatchJobs of the test go with it."""
     # A tunnel for each test: it ends with the pod that it leads to, which a test may restart.
+    with fresh_quickstart(cluster, quickstart_bucket) as view:
+        yield view
+
+
+@contextmanager
+def fresh_quickstart(cluster: Cluster, bucket: Any) -> Iterator[Quickstart]:
+    """What the fixture `quickstart` gives, for as long as the caller wants it."""
     with (
         port_forward("deployment/model-server", 8001) as control,
         httpx.Client(base_url=f"http://{control}", timeout=30) as stub,
     ):
         stub.post("/stub/reset").raise_for_status()
-        view = Quickstart(cluster, quickstart_bucket, stub)
+        view = Quickstart(cluster, bucket, stub)
         before = set(_names(view))
         yield view
         left = [name for name in _names(view) if name not in before]
