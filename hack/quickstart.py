@@ -63,11 +63,17 @@ def port_forward(target: str, port: int, namespace: str = NAMESPACE) -> Iterator
         process.wait(10)
 
 
+def quickstart_s3_keys() -> tuple[str, str]:
+    """Access key and secret key of the quickstart's S3 server."""
+    secret = kubectl_json("-n", NAMESPACE, "get", "secret", "s3-credentials")["data"]
+    key, value = (base64.b64decode(secret[name]).decode() for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"))
+    return key, value
+
+
 @contextlib.contextmanager
 def quickstart_s3() -> Iterator["S3Client"]:
     """A client of the quickstart's S3 server."""
-    secret = kubectl_json("-n", NAMESPACE, "get", "secret", "s3-credentials")["data"]
-    key, value = (base64.b64decode(secret[name]).decode() for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"))
+    key, value = quickstart_s3_keys()
     config = Config(
         s3={"addressing_style": "path"},
         request_checksum_calculation="when_required",

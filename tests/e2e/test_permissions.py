@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hack.quickstart import quickstart_s3_keys
 
 from e2e.quickstart import BUCKET, Quickstart, chat_line, condition
 from fixtures.s3 import Account, S3Bucket, S3Server
@@ -14,8 +15,7 @@ NEEDED = ("s3:GetObject", "s3:ListBucket", "s3:PutObject")
 @pytest.fixture
 def secret_allowing(quickstart: Quickstart, tmp_path: Path) -> Iterator[Callable[..., str]]:
     """Make a Secret with an account that may do these actions in the bucket, and no others; gives its name."""
-    credentials = quickstart.s3._request_signer._credentials
-    root = Account(credentials.access_key, credentials.secret_key, tmp_path)
+    root = Account(*quickstart_s3_keys(), tmp_path)
     bucket = S3Bucket(S3Server(quickstart.s3.meta.endpoint_url, root, tmp_path), BUCKET, quickstart.s3)
     names: list[str] = []
 

@@ -14,6 +14,7 @@ from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_vali
 from batchwright.api import rules
 from batchwright.api.duration import Duration
 from batchwright.api.model import Model
+from batchwright.api.names import ERRORS_OBJECT, RESULTS_OBJECT, RETRY_OBJECT
 
 MAX_SHARDS = 10_000
 """More shards than this make no job faster, and the plan record long."""
@@ -132,7 +133,7 @@ class OutputNames(Model):
 
     @model_validator(mode="after")
     def _differ(self) -> Self:
-        names = [self.results or "results.jsonl", self.errors or "errors.jsonl", self.retry or "retry.jsonl"]
+        names = [self.results or RESULTS_OBJECT, self.errors or ERRORS_OBJECT, self.retry or RETRY_OBJECT]
         names += [self.progress] if self.progress else []
         if len(set(names)) < len(names):
             raise ValueError(rules.OUTPUT_NAMES_DIFFER.message)

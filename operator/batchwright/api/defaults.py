@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from batchwright.api.batchjob import BatchJobSpec, Output, Storage
+from batchwright.api.names import ERRORS_OBJECT, RESULTS_OBJECT, RETRY_OBJECT
 
 DEFAULT_PARALLELISM = 8
 DEFAULT_TIMEOUT = timedelta(minutes=3)
@@ -77,9 +78,9 @@ def published_names(output: Output) -> PublishedNames:
     """The effective `spec.output.names`."""
     names = output.names
     return PublishedNames(
-        results=(names and names.results) or "results.jsonl",
-        errors=(names and names.errors) or "errors.jsonl",
-        retry=(names and names.retry) or "retry.jsonl",
+        results=(names and names.results) or RESULTS_OBJECT,
+        errors=(names and names.errors) or ERRORS_OBJECT,
+        retry=(names and names.retry) or RETRY_OBJECT,
         progress=names.progress if names else None,
     )
 

@@ -28,6 +28,11 @@ CONTAINER = "worker"
 WORKER_PORT = 8080
 """Port of a worker pod's /progress, /healthz and /readyz."""
 
+RESULTS_OBJECT = "results.jsonl"
+ERRORS_OBJECT = "errors.jsonl"
+RETRY_OBJECT = "retry.jsonl"
+"""What is published, where spec.output.names says nothing else."""
+
 JOB_DIRECTORY = "/etc/batchwright/job"
 JOB_FILE = "job.json"
 STORAGE_CREDENTIALS_DIRECTORY = "/etc/batchwright/storage"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from batchwright.api.changes import FIXED_FIELDS
+from batchwright.api.names import ERRORS_OBJECT, RESULTS_OBJECT, RETRY_OBJECT
 
 DNS_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """A DNS subdomain of RFC 1123, as the API server checks names of objects."""
@@ -82,9 +83,9 @@ HEADER_NAMES = Rule(
 OUTPUT_NAMES_DIFFER = Rule(
     "{names}.all(name, {names}.exists_one(other, other == name))".format(
         names="["
-        "has(self.results) ? self.results : 'results.jsonl', "
-        "has(self.errors) ? self.errors : 'errors.jsonl', "
-        "has(self.retry) ? self.retry : 'retry.jsonl', "
+        f"has(self.results) ? self.results : '{RESULTS_OBJECT}', "
+        f"has(self.errors) ? self.errors : '{ERRORS_OBJECT}', "
+        f"has(self.retry) ? self.retry : '{RETRY_OBJECT}', "
         "has(self.progress) ? self.progress : '']"
     ),
     "names of results, errors, retry and progress must differ, those by default too",
