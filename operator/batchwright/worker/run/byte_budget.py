@@ -7,13 +7,13 @@ class ByteBudget:
     """Taken by one task, given back by many. One piece that is larger than the whole budget gets it alone."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._held = 0
         self._given_back = asyncio.Event()
 
     async def acquire(self, size: int) -> None:
         """Wait until there is room."""
-        while self._held and self._held + size > self._limit:
+        while self._held and self._held + size > self.limit:
             self._given_back.clear()
             await self._given_back.wait()
         self._held += size

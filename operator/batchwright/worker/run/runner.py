@@ -174,13 +174,13 @@ class Runner:
         shard = self._open(claimed.shard)
         if claimed.resumed:
             await patiently(shard.restore, sleep=self._sleep)
-        async with contextlib.aclosing(self._source.lines(shard.shard)) as lines:
+        async with contextlib.aclosing(self._source.lines(shard.shard, self._budget)) as lines:
             async for line in lines:
                 if self._stopping.is_set():
                     return
                 if shard.take_restored(position=line.position, custom_id=line.request.custom_id, line=line.line):
+                    self._budget.release(len(line.line))
                     continue
-                await self._budget.acquire(len(line.line))
                 await self._items.put(_Item(shard, line))
         shard.end_of_input()
         self._commit_if_complete(shard)

@@ -1,8 +1,9 @@
 """Reading a shard: a byte range of the input, pinned to the version that was planned."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from batchwright.api.conditions import Reason
@@ -13,10 +14,16 @@ from batchwright.batchfile.request_line import ENVELOPE_BYTES, RequestLine, read
 from batchwright.storage.errors import NotFound, StorageError
 from batchwright.storage.protocol import ObjectStore
 from batchwright.worker.failures import StageFailed, final
+from batchwright.worker.run.byte_budget import ByteBudget
 from batchwright.worker.run.patience import patiently
+from batchwright.worker.run.shard_order import sending_order
 from batchwright.worker.run.stopping import Sleep
 
 CHUNK_BYTES: Final = 1 << 20
+ORDERED_LINES: Final = 20_000
+ORDERED_SHARE: Final = 1 / 4
+"""A shard of no more lines, and of no more bytes than this share of the budget, is read whole, so that its lines can be
+put in order before they are sent."""
 _Lines = list[bytes | OversizeLine]
 
 
@@ -28,6 +35,8 @@ class ShardLine:
     number: int
     line: bytes
     request: RequestLine
+    affinity: int | None = None
+    """Equal for lines whose prompts begin alike: see `shard_order`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +50,47 @@ class ShardInput:
     sleep: Sleep = asyncio.sleep
     """Waits between tries while the store is away."""
 
-    async def lines(self, shard: Shard) -> AsyncGenerator[ShardLine]:
-        """The requests of a shard, in order. Memory is one chunk and one line, whatever the shard's size.
+    async def lines(self, shard: Shard, budget: ByteBudget) -> AsyncGenerator[ShardLine]:
+        """The requests of a shard in the order in which to send them; those of a large one in the file's order.
+
+        Each holds the length of its line of `budget`, which the receiver gives back. A shard that is read whole is held
+        from before it is read.
 
         Raises:
             ObjectChanged: the object is not the one that was planned.
             StageFailed: its lines are not those that were planned.
             StorageError: it can't be read.
         """
+        whole = shard.lines <= ORDERED_LINES and shard.end - shard.start <= ORDERED_SHARE * budget.limit
+        async with contextlib.aclosing(
+            self._ordered(shard, budget) if whole else self._as_read(shard, budget)
+        ) as lines:
+            async for line in lines:
+                yield line
+
+    async def _ordered(self, shard: Shard, budget: ByteBudget) -> AsyncGenerator[ShardLine]:
+        held = shard.end - shard.start
+        await budget.acquire(held)
+        try:
+            lines = [line async for line in self._read_lines(shard)]
+            turns = await asyncio.to_thread(sending_order, [line.request.body for line in lines])
+            last_first = [replace(lines[turn.line], affinity=turn.affinity) for turn in reversed(turns)]
+            del lines  # what is sent leaves the memory
+            while last_first:
+                line = last_first.pop()
+                held -= len(line.line)
+                yield line
+        finally:
+            budget.release(held)
+
+    async def _as_read(self, shard: Shard, budget: ByteBudget) -> AsyncGenerator[ShardLine]:
+        async with contextlib.aclosing(self._read_lines(shard)) as lines:
+            async for line in lines:
+                await budget.acquire(len(line.line))
+                yield line
+
+    async def _read_lines(self, shard: Shard) -> AsyncGenerator[ShardLine]:
+        """The requests in the file's order. Memory is one chunk and one line, whatever the shard's size."""
         groups = _LineGroups(shard.start, lambda start: self._open(start, shard.end))
         position, number = 0, shard.first_line
         while (group := await self._next(groups)) is not None:

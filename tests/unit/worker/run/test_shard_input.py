@@ -1,7 +1,9 @@
 """A shard's lines, read from the byte range that was planned, and only from what was planned."""
 
 import asyncio
+import json
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -10,6 +12,8 @@ from batchwright.batchfile.plan_record import PlannedInput, PlanRecord, Shard
 from batchwright.storage.errors import ObjectChanged
 from batchwright.storage.file import FileStore
 from batchwright.worker.failures import StageFailed
+from batchwright.worker.run import shard_input
+from batchwright.worker.run.byte_budget import ByteBudget
 from batchwright.worker.run.shard_input import ShardInput, ShardLine
 
 LINE = b'{"custom_id":"%d","method":"POST","url":"/v1/x","body":{"n":%d}}'
@@ -20,7 +24,7 @@ def line(number: int) -> bytes:
 
 
 def read(
-    folder: Path, content: bytes, shard: Shard, *, etag: str | None = None, max_body: int = 1000
+    folder: Path, content: bytes, shard: Shard, *, etag: str | None = None, max_body: int = 1000, budget: int = 1 << 30
 ) -> list[ShardLine]:
     store = FileStore(folder)
     info = store.write("input", content)
@@ -29,7 +33,7 @@ def read(
     )
 
     async def collect() -> list[ShardLine]:
-        return [one async for one in ShardInput(store, "input", plan, max_body).lines(shard)]
+        return [one async for one in ShardInput(store, "input", plan, max_body).lines(shard, ByteBudget(budget))]
 
     return asyncio.run(collect())
 
@@ -87,9 +91,105 @@ def test_an_object_that_is_gone_says_what_to_do(tmp_path: Path) -> None:
     plan = PlanRecord("f", PlannedInput("file:///gone", "e", 1), "/v1/x", "m", 1, 1, True, (Shard(0, 1, 1, 1),))
 
     async def collect() -> None:
-        async for _ in ShardInput(FileStore(tmp_path), "gone", plan, 10).lines(plan.shards[0]):
+        async for _ in ShardInput(FileStore(tmp_path), "gone", plan, 10).lines(plan.shards[0], ByteBudget(10)):
             pass
 
     with pytest.raises(StageFailed, match="Put the same file back") as failure:
         asyncio.run(collect())
     assert failure.value.report.reason is Reason.INPUT_NOT_FOUND
+
+
+# --- Order of sending ---
+
+SYSTEMS = ["You judge essays. " * 30, "You write unit tests. " * 30]
+
+
+def chat(number: int) -> bytes:
+    messages = [{"role": "system", "content": SYSTEMS[number % 2]}, {"role": "user", "content": f"Number {number}"}]
+    body = {"messages": messages, "max_tokens": 10 + number}
+    return json.dumps({"custom_id": str(number), "url": "/v1/chat/completions", "body": body}).encode() + b"\n"
+
+
+CHATS = b"".join(map(chat, range(6)))
+WHOLE = Shard(0, len(CHATS), 1, 6)
+
+
+def test_lines_come_in_sending_order_and_know_their_place_in_the_file(tmp_path: Path) -> None:
+    lines = read(tmp_path, CHATS, WHOLE)
+    assert [one.position for one in lines] == [5, 3, 1, 4, 2, 0]
+    assert [one.number for one in lines] == [6, 4, 2, 5, 3, 1]
+    assert [one.line + b"\n" for one in lines] == [chat(one.position) for one in lines]
+    assert [one.request.custom_id for one in lines] == ["5", "3", "1", "4", "2", "0"]
+    assert lines[0].affinity == lines[2].affinity != lines[3].affinity == lines[5].affinity
+    assert None not in {one.affinity for one in lines}
+
+
+def test_a_shard_of_more_bytes_than_a_quarter_of_the_budget_comes_in_the_files_order(tmp_path: Path) -> None:
+    assert [one.position for one in read(tmp_path, CHATS, WHOLE, budget=4 * len(CHATS))] != list(range(6))
+    lines = read(tmp_path, CHATS, WHOLE, budget=4 * len(CHATS) - 1)
+    assert [(one.position, one.affinity) for one in lines] == [(number, None) for number in range(6)]
+
+
+def test_a_shard_of_too_many_lines_comes_in_the_files_order(tmp_path: Path) -> None:
+    with patch.object(shard_input, "ORDERED_LINES", 5):
+        lines = read(tmp_path, CHATS, WHOLE)
+    assert [(one.position, one.affinity) for one in lines] == [(number, None) for number in range(6)]
+
+
+class Held(ByteBudget):
+    """A budget that tells what is held of it."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.bytes = 0
+
+    async def acquire(self, size: int) -> None:
+        await super().acquire(size)
+        self.bytes += size
+
+    def release(self, size: int) -> None:
+        super().release(size)
+        self.bytes -= size
+
+
+STREAMED, READ_WHOLE = 2 * len(CHATS), 4 * len(CHATS)
+
+
+def held_while_reading(folder: Path, limit: int, *, stop_after: int = 6) -> tuple[list[int], int]:
+    """Bytes held at each line, given back at once, and in the end."""
+    store = FileStore(folder)
+    info = store.write("input", CHATS)
+    plan = PlanRecord("f", PlannedInput("file:///input", info.etag, info.size), "/v1/x", "m", 6, 6, True, (WHOLE,))
+    budget = Held(limit)
+
+    async def collect() -> list[int]:
+        lines = ShardInput(store, "input", plan, 1000).lines(WHOLE, budget)
+        held = []
+        async for one in lines:
+            held.append(budget.bytes)
+            budget.release(len(one.line))
+            if len(held) == stop_after:
+                break
+        await lines.aclose()
+        return held
+
+    return asyncio.run(collect()), budget.bytes
+
+
+def test_a_shard_that_is_read_whole_is_held_whole_until_its_lines_are_given_back(tmp_path: Path) -> None:
+    held, left = held_while_reading(tmp_path, READ_WHOLE)
+    assert held[0] == len(CHATS)
+    assert held == sorted(held, reverse=True)
+    assert left == 0
+
+
+def test_a_shard_that_is_streamed_is_held_line_by_line(tmp_path: Path) -> None:
+    held, left = held_while_reading(tmp_path, STREAMED)
+    assert held == [len(chat(number)) - 1 for number in range(6)]
+    assert left == 0
+
+
+@pytest.mark.parametrize("limit", [STREAMED, READ_WHOLE], ids=["streamed", "whole"])
+def test_a_shard_that_is_left_in_its_midst_holds_nothing(tmp_path: Path, limit: int) -> None:
+    _, left = held_while_reading(tmp_path, limit, stop_after=2)
+    assert left == 0
