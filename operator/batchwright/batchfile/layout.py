@@ -88,6 +88,12 @@ class WorkLayout:
         """A segment: finished lines of an unfinished shard."""
         return f"{self.shard_segments(shard)}{attempt}-{number:06d}.jsonl"
 
+    def opening(self, shard: int, number: int, attempt: str) -> str:
+        """The record of an attempt that goes on with a shard, the `number`-th to do so. It stands beside the segments,
+        so that one listing finds all that earlier attempts left.
+        """
+        return f"{self.shard_segments(shard)}opened-{number:06d}-{attempt}.json"
+
     def shard_file(self, shard: int, attempt: str, kind: str) -> str:
         """A shard's file of a kind."""
         return f"{self.shard_files}{_shard(shard)}/{attempt}-{kind}.jsonl"
@@ -111,6 +117,14 @@ class WorkLayout:
         """The shard that a key is a segment of."""
         return _shard_in(_SEGMENT, key, self.segments)
 
+    def shard_of_opening(self, key: str) -> int | None:
+        """The shard that a key is the record of an opening of."""
+        return _shard_in(_OPENING, key, self.segments)
+
+    def number_of_opening(self, key: str) -> int:
+        """Which opening of its shard a key is; `shard_of_opening` has told that it is one."""
+        return int(key.rpartition("/")[2].split("-")[1])
+
     def shard_of_file(self, key: str) -> int | None:
         """The shard that a key is a file of."""
         return _shard_in(_SHARD_FILE, key, self.shard_files)
@@ -124,6 +138,7 @@ _NUMBER: Final = r"(0[0-9]{5}|[1-9][0-9]{5,})"
 _CLAIM: Final = re.compile(_NUMBER)
 _RECORD: Final = re.compile(_NUMBER + r"\.json")
 _SEGMENT: Final = re.compile(_NUMBER + r"/[^/]+-[0-9]{6,}\.jsonl")
+_OPENING: Final = re.compile(_NUMBER + r"/opened-[0-9]{6,}-[^/]+\.json")
 _SHARD_FILE: Final = re.compile(_NUMBER + r"/[^/]+-(?:results|errors|retry)\.jsonl")
 
 

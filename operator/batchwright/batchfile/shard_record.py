@@ -22,6 +22,22 @@ class ClaimRecord(Struct, frozen=True, tag_field="record", tag="claim"):
     version: int = FORMAT_VERSION
 
 
+class OpeningRecord(Struct, frozen=True, tag_field="record", tag="opening"):
+    """An attempt has gone on with a shard that another attempt had left unfinished.
+
+    The first attempt on a shard writes none: its claim says as much.
+    """
+
+    run: int
+    index: int
+    attempt: str
+    finished: int = 0
+    """Lines of the shard that were finished when it was opened."""
+    kills: int = 0
+    """Attempts in a row, until then, that were killed without finishing a line of the shard."""
+    version: int = FORMAT_VERSION
+
+
 class ShardFile(Struct, frozen=True):
     """One of a shard's files, or a published object: its key, size in bytes, and lines."""
 
@@ -72,6 +88,8 @@ class WorkerState(Struct, frozen=True, tag_field="record", tag="worker"):
     index: int
     shards_completed: int = 0
     totals: Totals = Totals()
+    left: dict[int, str] = field(default_factory=dict)
+    """Shards that were left unfinished in good order, and by which attempt. One that was killed says nothing."""
     version: int = FORMAT_VERSION
 
 

@@ -21,6 +21,7 @@ PREFIX = "out/nightly/.batchwright/0123456789abcdef/"
         (WORK.claim(1, 7), PREFIX + "claims/1/000007"),
         (WORK.record(7), PREFIX + "records/000007.json"),
         (WORK.segment(7, "x", 12), PREFIX + "segments/000007/x-000012.jsonl"),
+        (WORK.opening(7, 2, "x"), PREFIX + "segments/000007/opened-000002-x.json"),
         (WORK.shard_file(7, "x", "results"), PREFIX + "shards/000007/x-results.jsonl"),
         (WORK.worker(1, 7), PREFIX + "workers/1/7.json"),
     ],
@@ -35,6 +36,15 @@ def test_a_shard_is_found_in_its_keys(shard: int) -> None:
     assert WORK.shard_of_record(WORK.record(shard)) == shard
     assert WORK.shard_of_segment(WORK.segment(shard, "x-1", 3)) == shard
     assert WORK.shard_of_file(WORK.shard_file(shard, "x", "errors")) == shard
+    assert WORK.shard_of_opening(WORK.opening(shard, 3, "x-1")) == shard
+
+
+def test_openings_sort_by_their_numbers_and_are_no_segments() -> None:
+    keys = [WORK.opening(7, number, attempt) for number, attempt in ((1, "z"), (2, "b"), (10, "a"))]
+    assert keys == sorted(keys)
+    assert [WORK.number_of_opening(key) for key in keys] == [1, 2, 10]
+    assert WORK.shard_of_segment(keys[0]) is None
+    assert WORK.shard_of_opening(WORK.segment(7, "opened", 1)) is None
 
 
 def test_keys_of_shards_sort_as_the_shards_do() -> None:
@@ -51,6 +61,7 @@ def test_any_other_key_is_no_shards(name: str) -> None:
     assert WORK.shard_of_record(f"{WORK.records}{name}") is None
     assert WORK.shard_of_segment(f"{WORK.segments}{name}/") is None
     assert WORK.shard_of_segment(f"{WORK.segments}000007/{name}") is None
+    assert WORK.shard_of_opening(f"{WORK.segments}000007/{name}") is None
     assert WORK.shard_of_file(f"{WORK.shard_files}000007/{name}") is None
 
 

@@ -23,6 +23,7 @@ from batchwright.batchfile.shard_record import (
     RESULTS,
     RETRY,
     ClaimRecord,
+    OpeningRecord,
     ShardFile,
     ShardRecord,
     SummaryRecord,
@@ -58,7 +59,8 @@ RECORDS = [
     PLAN,
     SHARD,
     ClaimRecord(2, "x"),
-    WorkerState(1, 2, 3, TOTALS),
+    OpeningRecord(1, 2, "x", finished=5, kills=1),
+    WorkerState(1, 2, 3, TOTALS, {7: "x"}),
     SummaryRecord("0123456789abcdef", 4, TOTALS, {"results": ShardFile("k", 100, 3)}, NOW),
 ]
 

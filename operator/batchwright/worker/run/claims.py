@@ -2,7 +2,8 @@
 
 First what an earlier pod of the same index had claimed and not committed, then the index's own part of the file, then
 whatever nobody has claimed. A claim is an object written by conditional PUT. It has no lease: an index has one pod at a
-time. On a store without conditional PUT no claim can be trusted, so each index keeps to its own part.
+time. On a store without conditional PUT no claim can be trusted, so each index keeps to its own part; its claims only
+tell its successors what was begun.
 
 A BatchJob that is applied again may have fewer workers than the one before it: what an index that is no more had
 claimed is taken over by the others, at the end.
@@ -16,7 +17,7 @@ from typing import Final
 
 from batchwright.batchfile.layout import WorkLayout
 from batchwright.batchfile.plan_record import decode_record, encode_record
-from batchwright.batchfile.shard_record import ClaimRecord
+from batchwright.batchfile.shard_record import ClaimRecord, OpeningRecord
 from batchwright.storage.errors import PreconditionFailed
 from batchwright.storage.protocol import ObjectStore
 
@@ -36,18 +37,19 @@ class WorkerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A shard to do. `resumed`: segments of earlier work on it may exist."""
+    """A shard to do. `resumed`: something of earlier work on it may exist."""
 
     shard: int
     resumed: bool
+    first: OpeningRecord | None = None
+    """Of a shard that was claimed before: by whom."""
 
 
 @dataclass(frozen=True, slots=True)
 class _StandingClaim:
     """A claim as it stands in the store."""
 
-    index: int
-    attempt: str
+    record: ClaimRecord
     etag: str
 
 
@@ -99,19 +101,31 @@ class ShardQueue:
 
     def _dealt_out(self) -> Iterator[Claimed]:
         done = self._done()
-        with_segments = self._with_segments()
-        yield from (Claimed(shard, shard in with_segments) for shard in self._own_part() if shard not in done)
+        begun = self._begun()
+        to_do = [shard for shard in self._own_part() if shard not in done]
+        claims = self._claims_of(self._claimed().intersection(to_do))
+        for shard in to_do:
+            if shard in claims:
+                yield self._resumed(shard, claims[shard])
+            else:
+                self._write_claim(shard)
+                yield Claimed(shard, shard in begun)
 
     def _all(self) -> Iterator[Claimed]:
         done = self._done()
-        with_segments = self._with_segments()
+        begun = self._begun()
         claims = self._claims_of(self._claimed() - done)
-        yield from (Claimed(shard, resumed=True) for shard, one in claims.items() if one.index == self._me.index)
-        for shard in self._claim_unclaimed(done | claims.keys()):
-            yield Claimed(shard, shard in with_segments)
         for shard, one in claims.items():
-            if one.index >= self._me.workers and self._claim(shard, instead_of=one):
-                yield Claimed(shard, resumed=True)
+            if one.record.index == self._me.index:
+                yield self._resumed(shard, one)
+        for shard in self._claim_unclaimed(done | claims.keys()):
+            yield Claimed(shard, shard in begun)
+        for shard, one in claims.items():
+            if one.record.index >= self._me.workers and self._claim(shard, instead_of=one):
+                yield self._resumed(shard, one)
+
+    def _resumed(self, shard: int, claim: _StandingClaim) -> Claimed:
+        return Claimed(shard, resumed=True, first=OpeningRecord(self._me.run, claim.record.index, claim.record.attempt))
 
     def _claim_unclaimed(self, gone: set[int]) -> Iterator[int]:
         """Claim what is not `gone`: the own part in order, then what other indexes have not come to yet, by chance."""
@@ -140,8 +154,15 @@ class ShardQueue:
         run = self._me.run
         return self._shards_under(self._layout.claims(run), lambda key: self._layout.shard_of_claim(key, run))
 
-    def _with_segments(self) -> set[int]:
-        return self._shards_under(self._layout.segments, self._layout.shard_of_segment)
+    def _begun(self) -> set[int]:
+        """Shards of which earlier work, in this run or another, has left something."""
+        layout = self._layout
+
+        def shard_of(key: str) -> int | None:
+            found = layout.shard_of_segment(key)
+            return layout.shard_of_opening(key) if found is None else found
+
+        return self._shards_under(layout.segments, shard_of)
 
     def _shards_under(self, prefix: str, shard_of: Callable[[str], int | None]) -> set[int]:
         """Shards of the plan that have an object there. Keys that are none of ours are left alone."""
@@ -154,18 +175,20 @@ class ShardQueue:
 
     def _read_claim(self, shard: int) -> _StandingClaim:
         fetched = self._store.fetch(self._layout.claim(self._me.run, shard))
-        record = decode_record(fetched.data, ClaimRecord)
-        return _StandingClaim(record.index, record.attempt, fetched.info.etag)
+        return _StandingClaim(decode_record(fetched.data, ClaimRecord), fetched.info.etag)
 
     def _claim(self, shard: int, instead_of: _StandingClaim | None = None) -> bool:
-        key = self._layout.claim(self._me.run, shard)
-        data = encode_record(ClaimRecord(index=self._me.index, attempt=self._me.attempt))
         try:
             if instead_of is None:
-                self._store.write(key, data, if_none_match=True)
+                self._write_claim(shard, if_none_match=True)
             else:
-                self._store.write(key, data, if_match=instead_of.etag)
+                self._write_claim(shard, if_match=instead_of.etag)
         except PreconditionFailed:
             # It may be this pod's own claim, whose answer was lost on the way.
-            return self._read_claim(shard).attempt == self._me.attempt
+            return self._read_claim(shard).record.attempt == self._me.attempt
         return True
+
+    def _write_claim(self, shard: int, *, if_none_match: bool = False, if_match: str | None = None) -> None:
+        data = encode_record(ClaimRecord(index=self._me.index, attempt=self._me.attempt))
+        key = self._layout.claim(self._me.run, shard)
+        self._store.write(key, data, if_none_match=if_none_match, if_match=if_match)

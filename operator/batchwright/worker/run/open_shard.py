@@ -15,12 +15,21 @@ from typing import Final
 from batchwright.batchfile.answer import read_answer
 from batchwright.batchfile.layout import WorkLayout
 from batchwright.batchfile.plan_record import RecordError, Shard, decode_record, encode_record
-from batchwright.batchfile.result_line import failure_line, is_success, read_finished_line, result_line
-from batchwright.batchfile.shard_record import ERRORS, RESULTS, RETRY, ShardFile, ShardRecord, Totals
+from batchwright.batchfile.result_line import failure_line, in_one_line, is_success, read_finished_line, result_line
+from batchwright.batchfile.shard_record import (
+    ERRORS,
+    RESULTS,
+    RETRY,
+    OpeningRecord,
+    ShardFile,
+    ShardRecord,
+    Totals,
+)
 from batchwright.storage.errors import PreconditionFailed
 from batchwright.storage.protocol import ObjectStore
 from batchwright.worker.run.attempts import Answered, Outcome
 from batchwright.worker.run.claims import WorkerIdentity
+from batchwright.worker.run.openings import Openings, is_given_up
 from batchwright.worker.run.spool import Place, Spool, SpooledFile
 from batchwright.worker.run.tally import Tally
 
@@ -71,6 +80,8 @@ class OpenShard:
         self._fed = False
         self._done = 0
         self._restored: dict[str, _Restored] = {}
+        self._openings = Openings(store, layout, identity, number)
+        self._kills = 0
         self._flushing = threading.Lock()
         self._flushed = 0
         self._segments = 0
@@ -85,19 +96,42 @@ class OpenShard:
         """Bytes of finished lines that are in no segment yet."""
         return self._spool.size - self._flushed
 
-    def restore(self) -> None:
+    @property
+    def kills(self) -> int:
+        """Attempts in a row, before this one, that were killed without finishing a line of it. Known by `restore`."""
+        return self._kills
+
+    @property
+    def given_up(self) -> bool:
+        """Whether it has killed its worker so often that what is not finished never will be."""
+        return is_given_up(self._kills)
+
+    def restore(self, first: OpeningRecord | None = None) -> None:
         """Take the lines in the segments of earlier attempts as done. To be called before the first line is delivered;
-        which positions they have shows when the input is read.
+        which positions they have shows when the input is read. `first` is whoever claimed the shard before.
 
         Raises:
             StorageError: they can't be read. It may be called again.
-            RecordError: a segment is damaged.
+            RecordError: a segment or the record of an opening is damaged.
         """
+        openings = []
         for info in self._store.list(self._layout.shard_segments(self.number)):
             if self._layout.shard_of_segment(info.key) == self.number:
                 self._restore_segment(info.key)
+            elif self._layout.shard_of_opening(info.key) == self.number:
+                openings.append(info.key)
         if self._restored:
             logger.info("shard %d goes on with %d finished lines", self.number, len(self._restored))
+        self._kills = self._openings.kills(openings, first, finished=len(self._restored))
+
+    def record_opening(self) -> None:
+        """Say that this attempt goes on with it, so that its successor finds who was killed over it. After `restore`,
+        and before the first line is sent.
+
+        Raises:
+            StorageError: it may be called again.
+        """
+        self._openings.write(finished=len(self._restored), kills=self._kills)
 
     def _restore_segment(self, key: str) -> None:
         for line in self._store.read(key).split(b"\n"):
@@ -167,7 +201,7 @@ class OpenShard:
         with self._spool_lock:
             self._spool.assign(position, place, succeeded=succeeded)
             if not succeeded:
-                self._spool.append_retry(position, line)
+                self._spool.append_retry(position, in_one_line(line))
         self._done += 1
 
     def flush(self) -> None:

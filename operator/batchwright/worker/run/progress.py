@@ -16,18 +16,24 @@ class RunProgress:
         self._me = identity
         self._committed = earlier.totals if earlier else Totals()
         self._shards_completed = earlier.shards_completed if earlier else 0
+        self._left = dict(earlier.left) if earlier else {}
         self.open: dict[int, OpenShard] = {}
 
     def committed(self, shard: int, totals: Totals | None) -> None:
         """A shard has its record. Without totals it is another worker's, who counts it."""
         self.open.pop(shard, None)
+        self._left.pop(shard, None)
         if totals is not None:
             self._committed = add_totals(self._committed, totals)
             self._shards_completed += 1
 
-    def state(self) -> WorkerState:
-        """What a successor goes on from: committed shards alone, since segments tell of the others."""
-        return WorkerState(self._me.run, self._me.index, self._shards_completed, self._committed)
+    def state(self, *, leaving: bool = False) -> WorkerState:
+        """What a successor goes on from: committed shards alone, since segments tell of the others.
+
+        `leaving`: what is open is left in good order now. What earlier attempts left stays noted until it is committed.
+        """
+        left = self._left | (dict.fromkeys(self.open, self._me.attempt) if leaving else {})
+        return WorkerState(self._me.run, self._me.index, self._shards_completed, self._committed, left)
 
     def report(self) -> Progress:
         """Counts by now."""

@@ -20,9 +20,11 @@ from batchwright.batchfile.layout import WorkLayout
 from batchwright.batchfile.plan_record import PlanRecord, encode_record
 from batchwright.batchfile.shard_record import WorkerState
 from batchwright.storage.protocol import ObjectStore
+from batchwright.worker.run.attempts import Failed, Outcome
 from batchwright.worker.run.byte_budget import ByteBudget
 from batchwright.worker.run.claims import Claimed, ShardQueue, WorkerIdentity
 from batchwright.worker.run.open_shard import OpenShard
+from batchwright.worker.run.openings import WORKER_FAILED, given_up_message, must_be_alone
 from batchwright.worker.run.patience import patiently
 from batchwright.worker.run.progress import RunProgress
 from batchwright.worker.run.sender import Sender
@@ -36,6 +38,8 @@ MAX_OPEN_SHARDS: Final = 8
 BYTES_IN_FLIGHT: Final = 64 << 20
 """Input lines held in the queue and in flight. Where lines are large, fewer are in flight."""
 SEGMENT_SECONDS: Final = 5.0
+SUSPECT_SEGMENT_SECONDS: Final = 1.0
+"""The same for a shard over which a worker was killed: what it finishes counts before the next kill."""
 LAST_SAVE_SECONDS: Final = 6.0
 """What the store gets to take what is finished, and again for the worker's state, once nobody waits any longer."""
 
@@ -90,6 +94,7 @@ class Runner:
         self._none_left = False
         self._abandoned = asyncio.Event()
         self._writing_state = threading.Lock()
+        self._written_state: WorkerState | None = None
 
     async def run(self) -> Progress:
         """Run to the end, or to the last save after `stop`.
@@ -161,9 +166,7 @@ class Runner:
 
     async def _feed_shards(self) -> None:
         while not self._stopping.is_set():
-            await self._room.acquire()
-            if self._stopping.is_set():
-                return
+            await self._take_room()
             claimed = await patiently(self._queue.take, sleep=self._sleep)
             if claimed is None:
                 self._none_left = True
@@ -172,15 +175,43 @@ class Runner:
 
     async def _feed_shard(self, claimed: Claimed) -> None:
         shard = self._open(claimed.shard)
-        if claimed.resumed:
-            await patiently(shard.restore, sleep=self._sleep)
-        async with contextlib.aclosing(self._source.lines(shard.shard, self._budget)) as lines:
+        if not claimed.resumed:
+            await self._feed_lines(shard)
+            return
+        await patiently(partial(shard.restore, claimed.first), sleep=self._sleep)
+        if must_be_alone(shard.kills):
+            await self._feed_alone(shard)
+        else:
+            await patiently(shard.record_opening, sleep=self._sleep)
+            await self._feed_lines(shard)
+
+    async def _feed_alone(self, shard: OpenShard) -> None:
+        """Feed a shard while no other one is open: if the worker is killed again, this one is to blame."""
+        for _ in range(MAX_OPEN_SHARDS - 1):
+            await self._take_room()
+        await patiently(shard.record_opening, sleep=self._sleep)
+        await self._feed_lines(shard)
+        await self._take_room()  # that of the shard itself, which its commit gives back
+        for _ in range(MAX_OPEN_SHARDS):
+            self._room.release()
+
+    async def _take_room(self) -> None:
+        await self._room.acquire()
+        if self._stopping.is_set():
+            raise Stopping
+
+    async def _feed_lines(self, shard: OpenShard) -> None:
+        given_up = Failed(WORKER_FAILED, given_up_message(shard.number, shard.kills)) if shard.given_up else None
+        async with contextlib.aclosing(self._source.lines(shard.shard)) as lines:
             async for line in lines:
                 if self._stopping.is_set():
                     return
                 if shard.take_restored(position=line.position, custom_id=line.request.custom_id, line=line.line):
-                    self._budget.release(len(line.line))
                     continue
+                if given_up is not None:
+                    _deliver(shard, line, given_up)
+                    continue
+                await self._budget.acquire(len(line.line))
                 await self._items.put(_Item(shard, line))
         shard.end_of_input()
         self._commit_if_complete(shard)
@@ -217,13 +248,7 @@ class Runner:
         line, shard = item.line, item.shard
         request_id = f"{self._plan.fingerprint}-{line.number}-{self._me.attempt}"
         outcome = await self._sender.send(line.request.url, bytes(line.request.body), request_id)
-        shard.deliver(
-            position=line.position,
-            line_number=line.number,
-            custom_id=line.request.custom_id,
-            line=line.line,
-            outcome=outcome,
-        )
+        _deliver(shard, line, outcome)
         self._commit_if_complete(shard)
 
     def _commit_if_complete(self, shard: OpenShard) -> None:
@@ -243,11 +268,18 @@ class Runner:
             self.abandon()
 
     async def _save_regularly(self) -> None:
+        clock = asyncio.get_running_loop().time
+        due = clock() + self._segment_seconds
         try:
             while True:
-                await asyncio.sleep(self._segment_seconds)
-                await self._flush(list(self._progress.open.values()))
+                await asyncio.sleep(min(self._segment_seconds, SUSPECT_SEGMENT_SECONDS))
+                shards = list(self._progress.open.values())
+                if clock() < due:
+                    await self._flush(shard for shard in shards if shard.kills)
+                    continue
+                await self._flush(shards)
                 await patiently(partial(self._write_state, self._progress.state()))
+                due = clock() + self._segment_seconds
         except Exception as error:
             self._fail(error)
             self.abandon()
@@ -267,12 +299,24 @@ class Runner:
         await asyncio.wait((flushing, abandoned), return_when=asyncio.FIRST_COMPLETED)
         abandoned.cancel()
         await _within_last_seconds(flushing)
-        state = partial(self._write_state, self._progress.state())
+        state = partial(self._write_state, self._progress.state(leaving=True))
         await _within_last_seconds(asyncio.create_task(_try_all([state])))
 
     def _write_state(self, state: WorkerState) -> None:
         with self._writing_state:  # an earlier call that was given up must not come in after this one
-            self._output.write(self._layout.worker(self._me.run, self._me.index), encode_record(state))
+            if state != self._written_state:
+                self._output.write(self._layout.worker(self._me.run, self._me.index), encode_record(state))
+                self._written_state = state
+
+
+def _deliver(shard: OpenShard, line: ShardLine, outcome: Outcome) -> None:
+    shard.deliver(
+        position=line.position,
+        line_number=line.number,
+        custom_id=line.request.custom_id,
+        line=line.line,
+        outcome=outcome,
+    )
 
 
 async def _try_all(saves: Iterable[Callable[[], None]]) -> None:

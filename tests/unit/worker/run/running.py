@@ -222,7 +222,9 @@ class Work:
 
     def segment_ids(self) -> list[str]:
         """The ids in all segments, as often as they stand there."""
-        keys = [info.key for info in self.store.list(LAYOUT.segments)]
+        keys = [
+            key for info in self.store.list(LAYOUT.segments) if LAYOUT.shard_of_segment(key := info.key) is not None
+        ]
         return [read_finished_line(line).custom_id for key in keys for line in self.store.read(key).splitlines()]
 
     def records(self) -> dict[int, ShardRecord]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from batchwright.batchfile.layout import WorkLayout
 from batchwright.batchfile.plan_record import encode_record
-from batchwright.batchfile.shard_record import ClaimRecord
+from batchwright.batchfile.shard_record import ClaimRecord, OpeningRecord
 from batchwright.storage.errors import StorageUnavailable
 from batchwright.storage.file import FileStore
 from batchwright.storage.protocol import ObjectInfo
@@ -55,6 +55,10 @@ def worker(
 
 def take_all(queue: ShardQueue) -> list[Claimed]:
     return list(iter(queue.take, None))
+
+
+def claimed_before(shard: int, attempt: str, index: int = 0) -> Claimed:
+    return Claimed(shard, resumed=True, first=OpeningRecord(run=1, index=index, attempt=attempt))
 
 
 def numbers(claimed: Iterable[Claimed]) -> list[int]:
@@ -129,7 +133,7 @@ def test_the_next_pod_of_an_index_goes_on_with_what_the_last_one_had_claimed(sto
     numbers([last.take() or pytest.fail("a shard") for _ in range(3)])
     commit(store, 1)
     taken = take_all(worker(store, 0, workers=2, attempt="next"))
-    assert taken[:2] == [Claimed(0, resumed=True), Claimed(2, resumed=True)]
+    assert taken[:2] == [claimed_before(0, "last"), claimed_before(2, "last")]
     assert taken[2] == Claimed(3, resumed=False)
     assert sorted(numbers(taken)) == [0, 2, 3, 4, 5, 6, 7, 8, 9]
 
@@ -144,7 +148,7 @@ def test_claims_of_an_index_that_is_no_more_are_taken_over_at_the_end(store: Fil
     gone = worker(store, 7, workers=8, shards=8)
     assert gone.take() == Claimed(7, resumed=False)
     taken = take_all(worker(store, 0, workers=1, shards=8, attempt="new"))
-    assert taken[-1] == Claimed(7, resumed=True)
+    assert taken[-1] == claimed_before(7, "attempt-7", index=7)
     assert sorted(numbers(taken)) == list(range(8))
 
 
@@ -164,8 +168,9 @@ def test_a_repair_claims_anew(store: FileStore) -> None:
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
-def test_a_shard_with_segments_of_earlier_work_is_resumed(store: FileStore, exclusive: bool) -> None:
-    store.write(LAYOUT.segment(1, "earlier", 0), b"{}\n")
+@pytest.mark.parametrize("key", [LAYOUT.segment(1, "earlier", 0), LAYOUT.opening(1, 1, "earlier")])
+def test_a_shard_of_which_earlier_work_left_something_is_resumed(store: FileStore, exclusive: bool, key: str) -> None:
+    store.write(key, b"{}\n")
     assert take_all(worker(store, shards=3, exclusive=exclusive)) == [
         Claimed(0, resumed=False),
         Claimed(1, resumed=True),
@@ -204,7 +209,16 @@ def test_without_conditional_put_each_index_keeps_to_its_part(store: FileStore) 
     commit(store, 1)
     taken = [numbers(take_all(worker(store, index, workers=3, exclusive=False))) for index in range(3)]
     assert taken == [[0, 2], [3, 4, 5], [6, 7, 8, 9]]
-    assert list(store.list(LAYOUT.claims(1))) == []
+
+
+def test_without_conditional_put_a_claim_still_tells_the_next_pod_what_was_begun(store: FileStore) -> None:
+    last = worker(store, exclusive=False, shards=3, attempt="last")
+    assert last.take() == Claimed(0, resumed=False)
+    assert take_all(worker(store, exclusive=False, shards=3, attempt="next")) == [
+        claimed_before(0, "last"),
+        Claimed(1, resumed=False),
+        Claimed(2, resumed=False),
+    ]
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
