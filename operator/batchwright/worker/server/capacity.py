@@ -1,0 +1,91 @@
+"""How much room the server has, told from its own metrics. Pure.
+
+What fits is learned where it shows: the number at work while others wait. Batch traffic stays somewhat below it, so
+that whoever comes finds a free place. All workers see the same numbers, so all come to the same answer, and whatever
+has to be given up each gives up in proportion to what it has: with an equal increase for each that leads to equal
+shares (Chiu and Jain, 1989).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from batchwright.worker.server.concurrency import ServerLoad
+
+QUEUED: Final = 0.02
+"""Part of the requests at work that may wait: they are taken with the next step of the engine."""
+HEADROOM: Final = 0.03
+MAX_HEADROOM: Final = 0.2
+"""Part of the capacity that stays free, at least and at most: the more, the more often a queue was seen."""
+MEMORY: Final = 0.1
+"""Weight of a sample in the average length of the queue."""
+CACHE_TARGET: Final = 0.95
+"""Beyond it the engine is about to preempt: requests are thrown out of the cache and computed again."""
+CACHE_LAG: Final = 0.1
+"""Sequences fill the cache only as they grow: so much of the room that it seems to have may be used at a time."""
+HOLD_SAMPLES: Final = 5
+"""So many samples without a queue at full use, before it is tried whether there is more capacity than before."""
+PROBE: Final = 0.01
+"""How much more is tried; doubled with every other sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a sample of the metrics says about requests in flight."""
+
+    excess: float
+    """Requests in flight, of everybody together, should become this many times fewer; at most 1 where all fit."""
+    spare: float
+    """So many more would fit; infinite where no limit has shown."""
+    cache_spare: float
+    """So many more may be let into the cache at a time."""
+    share: float
+    """By how much a worker may always grow, so that the small ones catch up."""
+    queued: bool
+    """Somebody waits."""
+
+
+class Capacity:
+    """What the server can work on at once, as far as it has shown."""
+
+    def __init__(self) -> None:
+        self._most: float | None = None
+        self._probe = PROBE
+        self._calm = 0
+        self._queued = False
+        self._waiting = 0.0
+
+    def sampled(self, load: ServerLoad) -> Room:
+        """Learn from a sample that holds one request at least, and say what it means."""
+        total = load.waiting + load.running
+        queued = load.waiting > QUEUED * load.running
+        self._learn(load, total, queued)
+        self._queued = queued
+        self._waiting += MEMORY * (load.waiting / total - self._waiting)
+        headroom = min(MAX_HEADROOM, HEADROOM + self._waiting)
+        target = math.inf if self._most is None else self._most * (1 - headroom)
+        cache = CACHE_TARGET / max(load.kv_cache_usage, 0.01)
+        return Room(
+            excess=max(total / target, 1 / cache),
+            spare=target - total,
+            cache_spare=total * (cache - 1),
+            share=0.5 if self._most is None else max(0.5, self._most / 200),
+            queued=queued,
+        )
+
+    def _learn(self, load: ServerLoad, total: int, queued: bool) -> None:
+        if queued and self._queued and load.running:
+            self._most = float(load.running)
+        elif queued and self._most is not None:
+            # One sample may be a burst that the next step takes in; it only ends the search for more.
+            self._most = min(self._most, float(total))
+        elif self._most is not None and total >= (1 - 4 * HEADROOM) * self._most:
+            self._search()
+        if queued:
+            self._calm, self._probe = 0, PROBE
+
+    def _search(self) -> None:
+        self._calm += 1
+        if self._calm > HOLD_SAMPLES and self._most is not None:
+            self._most *= 1 + self._probe
+            self._probe *= 2 if self._calm % 2 else 1
