@@ -17,8 +17,8 @@ from batchwright.storage.protocol import ObjectStore
 from batchwright.storage.settings import StorageSettings
 from batchwright.worker.api_key import ApiKey
 from batchwright.worker.failures import final
-from batchwright.worker.transport.aiohttp_transport import open_transport
 from batchwright.worker.transport.errors import ConnectFailed
+from batchwright.worker.transport.opening import open_transport
 from batchwright.worker.transport.protocol import Transport
 from batchwright.worker.transport.settings import TransportSettings
 

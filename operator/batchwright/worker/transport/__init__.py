@@ -1,6 +1,5 @@
 """The worker's way to the model server: one Protocol and the client behind it."""
 
-from batchwright.worker.transport.aiohttp_transport import open_transport
 from batchwright.worker.transport.errors import (
     AnswerTimeout,
     AnswerTooLarge,
@@ -8,6 +7,7 @@ from batchwright.worker.transport.errors import (
     ConnectionLost,
     TransportError,
 )
+from batchwright.worker.transport.opening import open_transport
 from batchwright.worker.transport.protocol import Answer, Transport
 from batchwright.worker.transport.settings import TransportSettings
 

@@ -1,27 +1,32 @@
 """The transport over aiohttp. Why aiohttp: docs/adr/0002-http-transport.md."""
 
+import asyncio
 import io
 import os
 import socket
 import ssl
 import sys
 from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import aiohttp
 from aiohttp import hdrs
 from multidict import CIMultiDict
 from yarl import URL
 
+from batchwright.worker.transport.addresses import PinnedResolver
+from batchwright.worker.transport.answer_body import BUFFER_BYTES, AnswerBodies
+from batchwright.worker.transport.connection_age import response_class
+from batchwright.worker.transport.endpoints import Address
 from batchwright.worker.transport.errors import (
     AnswerTimeout,
-    AnswerTooLarge,
     ConnectFailed,
     ConnectionLost,
     TransportError,
 )
-from batchwright.worker.transport.protocol import Answer, Transport
+from batchwright.worker.transport.protocol import Answer
 from batchwright.worker.transport.settings import TransportSettings
 
 # aiohttp writes bytes of up to this size in one go and warns above it; larger bodies go in pieces.
@@ -31,27 +36,34 @@ _ONE_WRITE_BYTES = 2**20
 # about half a minute, where the request's own timeout may be many minutes.
 _PROBE_AFTER_SECONDS, _PROBE_EVERY_SECONDS, _PROBES = 15, 5, 3
 
-
-def open_transport(settings: TransportSettings) -> Transport:
-    """Make the transport that the worker uses. Call it in the event loop that will run the requests.
-
-    Raises:
-        ConnectFailed: `ca_bundle` can't be read as certificates.
-    """
-    return AiohttpTransport(settings)
+# A server that no longer reads keeps a connection from closing in good order.
+_CLOSE_SECONDS = 2.0
 
 
 class AiohttpTransport:
-    """POSTs over a pool of kept connections, GETs over a new connection each.
+    """POSTs over a pool of kept connections, GETs over a new connection each; all to one address.
 
     GETs ask whether the server is alive, at times when every connection of the pool may hang. One that
     waited for the pool, or went out on an old connection, would give no answer to that.
     """
 
-    def __init__(self, settings: TransportSettings) -> None:
+    def __init__(
+        self,
+        settings: TransportSettings,
+        *,
+        tls: ssl.SSLContext | bool = True,
+        address: Address | None = None,
+        bodies: AnswerBodies | None = None,
+    ) -> None:
+        """Nothing is connected yet. `tls` is what `tls_context` makes of the settings.
+
+        With `address`, connections go there, whatever the name of the host stands for. `bodies` is shared by
+        transports whose answers have one budget.
+        """
         self._settings = settings
-        self._max_bytes = settings.max_answer_bytes
-        tls = _tls_context(settings)
+        self._origin = f"{settings.origin} ({', '.join(address)})" if address else settings.origin
+        # A pinned address needs no cache, and without one a request that is being connected can be given up.
+        resolving: dict[str, Any] = {"resolver": PinnedResolver(address), "use_dns_cache": False} if address else {}
         self._pool = _session(
             settings,
             aiohttp.TCPConnector(
@@ -59,16 +71,19 @@ class AiohttpTransport:
                 keepalive_timeout=settings.keepalive_seconds,
                 ssl=tls,
                 socket_factory=_probed_socket,
+                **resolving,
             ),
+            response_class=response_class(settings.max_connection_age_seconds),
         )
         self._fresh = _session(
             settings,
-            aiohttp.TCPConnector(limit=0, force_close=True, ssl=tls, socket_factory=_probed_socket),
-            _one_attempt,
+            aiohttp.TCPConnector(limit=0, force_close=True, ssl=tls, socket_factory=_probed_socket, **resolving),
+            middlewares=(_one_attempt,),
         )
-        # Both take few distinct values, and making them costs as much as a tenth of a request.
+        self._post_bodies = bodies or AnswerBodies(settings.max_answer_bytes)
+        self._get_bodies = AnswerBodies(settings.max_answer_bytes)
+        # It takes few distinct values, and making one costs as much as a tenth of a request.
         self._url = lru_cache(maxsize=256)(lambda path: URL(settings.url(path), encoded=True))
-        self._deadline = lru_cache(maxsize=64)(self._make_deadline)
 
     async def post(
         self,
@@ -80,21 +95,20 @@ class AiohttpTransport:
         affinity: int | None = None,
     ) -> Answer:
         """See `Transport.post`. There's one address, so `affinity` chooses nothing."""
+        _require_time(timeout)
         request = self._pool.post(
             self._url(path),
             data=body if len(body) <= _ONE_WRITE_BYTES else io.BytesIO(body),
             headers=headers,
-            timeout=self._deadline(timeout),
             allow_redirects=False,
         )
-        return await self._whole_answer(request, timeout)
+        return await self._whole_answer(request, timeout, self._post_bodies)
 
     async def get(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
         """See `Transport.get`."""
-        request = self._fresh.get(
-            self._url(path), headers=headers, timeout=self._deadline(timeout), allow_redirects=False
-        )
-        return await self._whole_answer(request, timeout)
+        _require_time(timeout)
+        request = self._fresh.get(self._url(path), headers=headers, allow_redirects=False)
+        return await self._whole_answer(request, timeout, self._get_bodies)
 
     async def get_each(
         self,
@@ -115,13 +129,20 @@ class AiohttpTransport:
 
     async def close(self) -> None:
         """See `Transport.close`."""
-        await self._pool.close()
-        await self._fresh.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._pool.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._fresh.close()
 
-    async def _whole_answer(self, request: Awaitable[aiohttp.ClientResponse], seconds: float) -> Answer:
+    async def _whole_answer(
+        self, request: Awaitable[aiohttp.ClientResponse], seconds: float, bodies: AnswerBodies
+    ) -> Answer:
         try:
-            response = await request
-            body = await self._read(response)
+            async with asyncio.timeout(seconds) as deadline:
+                response = await request
+                body = await bodies.read(response, deadline)
         except (aiohttp.ClientError, OSError) as error:
             self._translate(error, seconds)
         except RuntimeError:
@@ -134,39 +155,13 @@ class AiohttpTransport:
             body=body,
         )
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
-        length = response.content_length
-        if length is not None and length > self._max_bytes:
-            response.close()
-            raise AnswerTooLarge(f"the answer has {length} bytes, the limit is {self._max_bytes}")
-        if length is None or hdrs.CONTENT_ENCODING in response.headers:
-            return await self._read_bounded(response)
-        return await response.read()
-
-    async def _read_bounded(self, response: aiohttp.ClientResponse) -> bytes:
-        """Read a body whose size the headers don't tell: sent in chunks, or compressed."""
-        body = bytearray()
-        try:
-            async for piece in response.content.iter_any():
-                body += piece
-                if len(body) > self._max_bytes:
-                    break
-            else:
-                return bytes(body)
-        except BaseException:
-            response.close()
-            raise
-        # The rest of the answer is still on its way, so the connection is of no more use.
-        response.close()
-        raise AnswerTooLarge(f"the answer has more than {self._max_bytes} bytes")
-
     def _translate(self, error: aiohttp.ClientError | OSError, seconds: float) -> NoReturn:
         """Raise the transport's own error for one of aiohttp's.
 
         aiohttp's errors carry the request with its headers, credentials among them, so neither their
         text nor they themselves, as the cause, may get into a log.
         """
-        origin = self._settings.origin
+        origin = self._origin
         match error:
             case _FirstAttemptLost():
                 self._translate(error.error, seconds)
@@ -192,18 +187,8 @@ class AiohttpTransport:
             case _:
                 raise ConnectionLost(f"the connection to {origin} broke: {_os_reason(error)}") from None
 
-    def _make_deadline(self, seconds: float) -> aiohttp.ClientTimeout:
-        if seconds <= 0:  # which would mean no deadline to aiohttp
-            raise AnswerTimeout("no time was left for the request")
-        # aiohttp rounds deadlines up to whole seconds from ceil_threshold on; ours are meant as given.
-        return aiohttp.ClientTimeout(
-            total=seconds, sock_connect=self._settings.connect_seconds, ceil_threshold=float("inf")
-        )
 
-
-def _session(
-    settings: TransportSettings, connector: aiohttp.TCPConnector, *middlewares: aiohttp.ClientMiddlewareType
-) -> aiohttp.ClientSession:
+def _session(settings: TransportSettings, connector: aiohttp.TCPConnector, **options: Any) -> aiohttp.ClientSession:
     headers = CIMultiDict(
         {
             hdrs.USER_AGENT: "batchwright-worker",
@@ -216,9 +201,17 @@ def _session(
         connector=connector,
         headers=headers,
         cookie_jar=aiohttp.DummyCookieJar(),
+        # A request's own deadline is kept by `_whole_answer`, which can make it stand still.
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.connect_seconds, ceil_threshold=float("inf")),
+        read_bufsize=BUFFER_BYTES,
         trust_env=settings.trust_environment,
-        middlewares=middlewares,
+        **options,
     )
+
+
+def _require_time(seconds: float) -> None:
+    if seconds <= 0:
+        raise AnswerTimeout("no time was left for the request")
 
 
 async def _one_attempt(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
@@ -239,8 +232,12 @@ class _FirstAttemptLost(aiohttp.ClientError):
         self.error = error
 
 
-def _tls_context(settings: TransportSettings) -> ssl.SSLContext | bool:
-    """Make what aiohttp wants as `ssl`; True stands for the system's authorities."""
+def tls_context(settings: TransportSettings) -> ssl.SSLContext | bool:
+    """Make what aiohttp wants as `ssl`; True stands for the system's authorities.
+
+    Raises:
+        ConnectFailed: `ca_bundle` can't be read as certificates.
+    """
     if settings.ca_bundle is None:
         return True
     try:

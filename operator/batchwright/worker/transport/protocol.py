@@ -72,9 +72,9 @@ class Transport(Protocol):
         headers: Mapping[str, str] | None = None,
         timeout: float,  # noqa: ASYNC109
     ) -> Sequence[Answer | TransportError]:
-        """Ask every address for `path`, side by side and over new connections: one result for each, at least one.
+        """Ask every address that gets requests for `path`, side by side and over new connections.
 
-        It raises no error of a request; these stand among the results.
+        There's at least one result. It raises no error of a request; these stand among the results.
         """
         ...
 
@@ -82,7 +82,9 @@ class Transport(Protocol):
         """Ask every address for `path`, over new connections, whether it is alive, and give the best answer.
 
         An address is alive that answers with a status below 500. One that is not, while another one is, gets
-        no requests until it answers again, and what is in flight to it ends with ConnectionLost.
+        no requests until it answers again. What is in flight to it ends with ConnectionLost once it's sure that
+        nothing will come: it refuses connections, or has let several probes time out, and has been silent.
+        Where none is alive, nothing changes: that the whole server is away is the caller's affair.
 
         Raises:
             TransportError: no address answered; one of their errors.

@@ -14,6 +14,9 @@ DEFAULT_MAX_ANSWER_BYTES = 32 * 1024 * 1024
 # doesn't send a request into a connection that is being closed.
 DEFAULT_KEEPALIVE_SECONDS = 3.0
 
+# A new connection costs a round trip or three; a replica that came later waits so long for its share.
+DEFAULT_MAX_CONNECTION_AGE_SECONDS = 30.0
+
 # Time for TCP and TLS to one address. It is apart from a request's timeout, which is made for
 # generation and may be many minutes: a host that drops packets must show long before that.
 DEFAULT_CONNECT_SECONDS = 10.0
@@ -25,6 +28,11 @@ _LINE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _VISIBLE = re.compile(r"[!-~]*")
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})")
 _HOST_LENGTH = 254
+
+_POSITIVE = (
+    *("max_connections", "max_answer_bytes"),
+    *("keepalive_seconds", "connect_seconds", "max_connection_age_seconds"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,8 @@ class TransportSettings:
     """How long an idle connection is kept. Must be shorter than the server's own expiry."""
     connect_seconds: float = DEFAULT_CONNECT_SECONDS
     """How long a connection may take to come up, TLS included."""
+    max_connection_age_seconds: float = DEFAULT_MAX_CONNECTION_AGE_SECONDS
+    """About how long a connection is used. It ends after the answer that comes then, never in the middle of one."""
 
     def __post_init__(self) -> None:
         split_base_url(self.base_url)
@@ -60,7 +70,7 @@ class TransportSettings:
                 raise ValueError(f"headers: {name!r} is not the name of a header")
             if not _LINE.fullmatch(value):
                 raise ValueError(f"headers: the value of {name} holds a line break or a control character")
-        for name in ("max_connections", "max_answer_bytes", "keepalive_seconds", "connect_seconds"):
+        for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
 

@@ -1,0 +1,283 @@
+"""One name, several replicas: real servers on several loopback addresses, and a resolver that a test controls."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from batchwright.worker.transport import Answer, ConnectFailed, ConnectionLost, TransportSettings
+from batchwright.worker.transport.spread import Pace, SpreadTransport
+from integration.worker.transport.replicas import (
+    CHAT,
+    SECONDS,
+    Names,
+    Replicas,
+    body,
+    replicas,
+    send,
+    statuses,
+)
+from integration.worker.transport.scripted_server import answer, scripted_server
+
+QUICK = Pace(lookup=0.2, tick=0.1, silence=0.3, answer=0.3, penalty=0.2)
+AWAY = socket.gaierror(socket.EAI_AGAIN, "the name server is away")
+UNKNOWN = socket.gaierror(socket.EAI_NONAME, "no such name")
+
+
+@pytest.fixture(scope="module")
+def all_three() -> Iterator[Replicas]:
+    with replicas(3) as three:
+        yield three
+
+
+@pytest.fixture
+def three(all_three: Replicas) -> Replicas:
+    """Three replicas as they are after their start."""
+    all_three.reset()
+    return all_three
+
+
+@asynccontextmanager
+async def spread(url: str, names: Names, pace: Pace = QUICK, **settings: Any) -> AsyncIterator[SpreadTransport]:
+    made = SpreadTransport(TransportSettings(url, **{"max_connections": 64, **settings}), resolver=names, pace=pace)
+    try:
+        yield made
+    finally:
+        async with asyncio.timeout(SECONDS):
+            await made.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not condition():  # noqa: ASYNC110 - nothing tells of a change
+            await asyncio.sleep(0.05)
+
+
+async def until_traffic(transport: SpreadTransport, three: Replicas, address: str) -> None:
+    """Send until a replica gets something."""
+    before = three.stubs[address].stats().total
+    async with asyncio.timeout(SECONDS):
+        while three.stubs[address].stats().total == before:
+            await send(transport, 3, in_flight=3)
+            await asyncio.sleep(0.05)
+
+
+class TestLoad:
+    async def test_replicas_get_the_same_load(self, three: Replicas) -> None:
+        async with spread(three.url, Names(three.addresses)) as transport:
+            assert statuses(await send(transport, 300, in_flight=24)) == {200}
+        assert all(80 <= count <= 120 for count in three.arrivals().values())
+
+    async def test_a_slow_replica_gets_less(self, three: Replicas) -> None:
+        three.stubs["127.0.0.2"].switch(requests="delay=0.3")
+        async with spread(three.url, Names(three.addresses)) as transport:
+            assert statuses(await send(transport, 300, in_flight=24, stub=None)) == {200}
+        assert three.arrivals()["127.0.0.2"] < 60
+
+    async def test_a_replica_that_refuses_fast_does_not_draw_the_traffic(self, three: Replicas) -> None:
+        three.stubs["127.0.0.2"].switch(requests="status=400,delay=0")
+        three.stubs["127.0.0.1"].switch(requests="delay=0.05")
+        three.stubs["127.0.0.3"].switch(requests="delay=0.05")
+        async with spread(three.url, Names(three.addresses), Pace(penalty=1000)) as transport:
+            await send(transport, 200, in_flight=24, stub=None)
+        assert three.arrivals()["127.0.0.2"] < 80
+
+    async def test_a_replica_that_comes_later_gets_its_share(self, three: Replicas) -> None:
+        names = Names(["127.0.0.1", "127.0.0.2"])
+        async with spread(three.url, names) as transport:
+            await send(transport, 20, in_flight=4)
+            assert three.arrivals()["127.0.0.3"] == 0
+            names.answer = three.addresses
+            await until_traffic(transport, three, "127.0.0.3")
+            three.reset()
+            await send(transport, 300, in_flight=24)
+        assert three.arrivals()["127.0.0.3"] >= 80
+
+
+class TestAffinity:
+    async def test_each_prefix_has_one_replica(self, three: Replicas) -> None:
+        async with spread(three.url, Names(three.addresses)) as transport:
+            await send(transport, 300, in_flight=1, stub="delay=0", affinity=lambda number: number % 10)
+        arrived = three.arrived()
+        for prefix in map(str, range(10)):
+            assert sorted(ids.get(prefix, 0) for ids in arrived.values()) == [0, 0, 30]
+
+    async def test_a_prefix_that_is_most_of_the_load_is_shared_out(self, three: Replicas) -> None:
+        async with spread(three.url, Names(three.addresses)) as transport:
+            await send(transport, 300, in_flight=24, affinity=lambda number: 7)
+        assert max(three.arrivals().values()) <= 300 * 1.25 / 3 * 1.2
+        assert min(three.arrivals().values()) >= 50
+
+
+class TestNames:
+    async def test_the_name_stays_in_the_host_header(self) -> None:
+        async with (
+            scripted_server(answer()) as server,
+            spread(f"http://model.test:{server.port}", Names(["127.0.0.1"])) as transport,
+        ):
+            assert (await transport.post(CHAT, b"{}", headers={}, timeout=20)).status == 200
+            assert server.received[0].headers["host"] == f"model.test:{server.port}"
+
+    async def test_an_address_that_is_gone_gets_nothing_more_and_ends_what_it_has(self, three: Replicas) -> None:
+        names = Names(three.addresses)
+        async with spread(three.url, names) as transport:
+            slow = asyncio.create_task(send(transport, 3, in_flight=3, stub="delay=1.5"))
+            await until(lambda: three.arrivals().total() == 3)
+            names.answer = ["127.0.0.1", "127.0.0.2"]
+            before = names.lookups
+            await until(lambda: names.lookups >= before + 2)
+            await send(transport, 30, in_flight=6)
+            assert three.arrivals()["127.0.0.3"] == 1
+            assert statuses(await slow) == {200}
+            await until(lambda: three.stubs["127.0.0.3"].stats().open_connections == 0)
+
+    @pytest.mark.parametrize("error", [AWAY, UNKNOWN, TimeoutError()])
+    async def test_the_last_addresses_serve_while_the_name_is_not_found(self, three: Replicas, error: OSError) -> None:
+        names = Names(three.addresses)
+        async with spread(three.url, names) as transport:
+            await send(transport, 3, in_flight=3)
+            names.answer = error
+            before = names.lookups
+            await until(lambda: names.lookups >= before + 2)
+            assert statuses(await send(transport, 30, in_flight=6)) == {200}
+
+    async def test_without_any_address_there_is_no_connection_until_there_is_one(self, three: Replicas) -> None:
+        names = Names(AWAY)
+        async with spread(three.url, names) as transport:
+            for request in (transport.post(CHAT, b"{}", headers={}, timeout=20), transport.probe("/health", timeout=5)):
+                with pytest.raises(ConnectFailed, match=rf"no address found for model\.test:{three.port}"):
+                    await request
+            assert [type(one) for one in await transport.get_each("/metrics", timeout=5)] == [ConnectFailed]
+            names.answer = three.addresses
+            assert statuses(await send(transport, 30, in_flight=6)) == {200}
+
+    async def test_the_replicas_of_a_server_that_moved_are_found_by_its_failure(self, three: Replicas) -> None:
+        names = Names(["127.0.0.77"])
+        async with spread(three.url, names, Pace(lookup=1000, tick=0.1)) as transport:
+            assert statuses(await send(transport, 1, in_flight=1)) == {"ConnectFailed"}
+            names.answer = three.addresses
+            await until(lambda: names.lookups >= 2)
+            assert statuses(await send(transport, 30, in_flight=6)) == {200}
+
+    async def test_a_family_without_connection_is_given_up_for_the_other(self, three: Replicas) -> None:
+        names = Names(["2001:db8::1", "2001:db8::2", *three.addresses])
+        async with spread(three.url, names, connect_seconds=1) as transport:
+            assert statuses(await send(transport, 1, in_flight=1)) == {"ConnectFailed"}
+            before = names.lookups
+            await until(lambda: names.lookups >= before + 2)
+            assert statuses(await send(transport, 30, in_flight=6)) == {200}
+
+
+class TestFailures:
+    async def test_a_killed_replica_costs_what_is_in_flight_to_it_and_comes_back(self) -> None:
+        with replicas(2) as two:
+            async with spread(two.url, Names(two.addresses)) as transport:
+                requests = asyncio.create_task(send(transport, 8, in_flight=8, stub="delay=1"))
+                await until(lambda: two.arrivals().total() == 8)
+                two.stubs["127.0.0.2"].kill()
+                results = await requests
+                assert sorted(isinstance(one, ConnectionLost) for one in results) == [False] * 4 + [True] * 4
+                await send(transport, 2, in_flight=1)
+                assert statuses(await send(transport, 40, in_flight=8)) == {200}
+                two.start("127.0.0.2")
+                await until_traffic(transport, two, "127.0.0.2")
+
+    async def test_a_silent_replica_gives_its_requests_back_and_comes_back(self, three: Replicas) -> None:
+        silent = three.stubs["127.0.0.2"]
+        async with spread(three.url, Names(three.addresses)) as transport:
+            await send(transport, 30, in_flight=6)
+            silent.stop_answering()
+            try:
+                results = await send(transport, 60, in_flight=12, stub="delay=0.1")
+                assert statuses(results) == {200, "ConnectionLost"}
+                assert sum(isinstance(one, ConnectionLost) for one in results) <= 6
+                assert statuses(await send(transport, 30, in_flight=6)) == {200}
+            finally:
+                silent.go_on()
+            await until_traffic(transport, three, "127.0.0.2")
+
+    async def test_a_silent_replica_that_no_longer_reads_gives_back_a_large_body(self, three: Replicas) -> None:
+        large = b"x" * (64 << 20)
+        silent = three.stubs["127.0.0.2"]
+        async with spread(three.url, Names(["127.0.0.1", "127.0.0.2"])) as transport:
+            await send(transport, 4, in_flight=2)
+            silent.stop_answering()
+            try:
+                requests = [transport.post(CHAT, large, headers={}, timeout=SECONDS) for _ in range(2)]
+                results = await asyncio.gather(*requests, return_exceptions=True)
+            finally:
+                silent.go_on()
+        assert sorted(type(one).__name__ for one in results) == ["Answer", "ConnectionLost"]
+
+    async def test_closing_loses_what_is_in_flight_to_a_server_that_no_longer_reads(self, three: Replicas) -> None:
+        async with spread(three.url, Names(["127.0.0.2"])) as transport:
+            await send(transport, 1, in_flight=1)
+            three.stubs["127.0.0.2"].stop_answering()
+            try:
+                post = transport.post(CHAT, b"x" * (64 << 20), headers={}, timeout=SECONDS)
+                request = asyncio.create_task(post)
+                await asyncio.sleep(0.2)
+                await transport.close()
+                request.cancel()
+                await asyncio.wait({request})
+            finally:
+                three.stubs["127.0.0.2"].go_on()
+
+    async def test_cancelling_stays_cancelling(self, three: Replicas) -> None:
+        async with spread(three.url, Names(three.addresses)) as transport:
+            request = asyncio.create_task(transport.post(CHAT, body(stub="hang"), headers={}, timeout=SECONDS))
+            await until(lambda: three.arrivals().total() == 1)
+            request.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await request
+
+
+class TestProbe:
+    async def test_a_replica_that_is_not_healthy_gets_nothing_until_it_is(self, three: Replicas) -> None:
+        ill = three.stubs["127.0.0.2"]
+        async with spread(three.url, Names(three.addresses), Pace(tick=0.1)) as transport:
+            ill.switch(health=503)
+            assert (await transport.probe("/health", timeout=5)).status == 200
+            await send(transport, 30, in_flight=6)
+            assert three.arrivals()["127.0.0.2"] == 0
+            ill.switch(health=200)
+            assert (await transport.probe("/health", timeout=5)).status == 200
+            await send(transport, 30, in_flight=6)
+            assert three.arrivals()["127.0.0.2"] > 0
+
+    async def test_when_all_are_ill_the_caller_is_told_and_all_stay_in_use(self, three: Replicas) -> None:
+        async with spread(three.url, Names(three.addresses)) as transport:
+            for stub in three.stubs.values():
+                stub.switch(health=503)
+            assert (await transport.probe("/health", timeout=5)).status == 503
+            assert len(await transport.get_each("/metrics", timeout=5)) == 3
+
+    async def test_without_any_answer_it_says_why(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+        async with spread(f"http://model.test:{port}", Names(["127.0.0.1", "127.0.0.2"])) as transport:
+            with pytest.raises(ConnectFailed, match="refused"):
+                await transport.probe("/health", timeout=5)
+
+    async def test_each_address_is_asked_for_its_metrics(self, three: Replicas) -> None:
+        async with spread(three.url, Names(three.addresses)) as transport:
+            results = await transport.get_each("/metrics", timeout=5)
+        assert [one.status for one in results if isinstance(one, Answer)] == [200, 200, 200]
+        assert [stub.stats().other["/metrics"] for stub in three.stubs.values()] == [1, 1, 1]
+
+
+class TestAgeOfConnections:
+    """Behind one address that stands for several replicas only new connections spread."""
+
+    async def test_old_connections_end_without_cutting_a_request(self, three: Replicas) -> None:
+        async with spread(three.url, Names(["127.0.0.1"]), max_connection_age_seconds=0.2) as transport:
+            assert statuses(await send(transport, 200, in_flight=4, stub="delay=0.02")) == {200}
+        assert 8 <= three.stubs["127.0.0.1"].stats().connections <= 60
+
+    async def test_young_ones_are_used_again(self, three: Replicas) -> None:
+        async with spread(three.url, Names(["127.0.0.1"]), max_connection_age_seconds=1000) as transport:
+            assert statuses(await send(transport, 200, in_flight=4, stub="delay=0.02")) == {200}
+        assert three.stubs["127.0.0.1"].stats().connections == 4
