@@ -1,4 +1,1 @@
-"""What the worker knows of the model server, and how it paces itself by that.
-
-`concurrency`: how many requests may be in flight.
-"""
+"""What the worker knows of the model server, and how it paces itself by that."""

@@ -1,0 +1,90 @@
+"""The task that reads the server's metrics while requests are in flight, for the limit to go by."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+from batchwright.worker.server.concurrency import ServerLoad
+from batchwright.worker.server.load import read_load, together
+from batchwright.worker.transport.errors import TransportError
+from batchwright.worker.transport.protocol import Answer, Transport
+
+logger = logging.getLogger(__name__)
+
+METRICS_PATH: Final = "/metrics"
+TIMEOUT_SECONDS: Final = 2.0
+SAMPLES_PER_SECOND: Final = 8
+"""That all workers of a job may take together: to write its metrics costs a server some milliseconds."""
+MAX_INTERVAL_SECONDS: Final = 4.0
+MISSES: Final = 3
+"""After so many in a row the server seems to have no such metrics: it is asked after twice the time each time."""
+RARELY_SECONDS: Final = 60.0
+"""The longest time between two looks whether it has some by now."""
+
+_HTTP_OK: Final = 200
+
+
+class Traffic(Protocol):
+    """Who sends the requests, and has a use for the load."""
+
+    in_flight: int
+
+    def loaded(self, load: ServerLoad) -> None:
+        """The server's metrics have been read."""
+        ...
+
+
+class Sampling:
+    """Asks all addresses of the server about once a second. Where there are no metrics of vLLM's, it is quiet."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        traffic: Traffic,
+        *,
+        workers: int = 1,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """`workers`: how many there are of the job, each of which asks the same server."""
+        self._transport = transport
+        self._traffic = traffic
+        self._interval = min(MAX_INTERVAL_SECONDS, max(1.0, workers / SAMPLES_PER_SECOND))
+        self._sleep = sleep
+        self._chance = chance
+        self._misses = 0
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        # Workers that begin together should not ask together.
+        await self._sleep(self._interval * self._chance())
+        while True:
+            if self._traffic.in_flight:
+                await self._sample()
+            await self._sleep(self._pause())
+
+    def _pause(self) -> float:
+        doublings = min(16, max(0, self._misses + 1 - MISSES))
+        return min(RARELY_SECONDS, self._interval * 2.0**doublings)
+
+    async def _sample(self) -> None:
+        load = load_of(await self._transport.get_each(METRICS_PATH, timeout=TIMEOUT_SECONDS))
+        if load is not None:
+            self._misses = 0
+            self._traffic.loaded(load)
+            return
+        self._misses += 1
+        if self._misses == MISSES:
+            logger.info("the model server shows no load in %s: concurrency goes by the times of answers", METRICS_PATH)
+
+
+def load_of(results: Sequence[Answer | TransportError]) -> ServerLoad | None:
+    """The load of all addresses together; None where one doesn't tell its own: a part would pass for the whole."""
+    loads = [
+        read_load(result.body) if isinstance(result, Answer) and result.status == _HTTP_OK else None
+        for result in results
+    ]
+    known = [load for load in loads if load is not None]
+    return together(known) if known and len(known) == len(loads) else None

@@ -1,0 +1,127 @@
+"""When the server's metrics are asked for, and what becomes of the answers."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from batchwright.worker.server.concurrency import ServerLoad
+from batchwright.worker.server.sampling import MISSES, RARELY_SECONDS, Sampling, load_of
+from batchwright.worker.transport.errors import AnswerTimeout, TransportError
+from batchwright.worker.transport.protocol import Answer
+
+Results = Sequence[Answer | TransportError]
+
+
+def metrics(waiting: int, running: int) -> Answer:
+    text = f"vllm:num_requests_waiting {waiting}\nvllm:num_requests_running {running}\n"
+    return Answer(200, {}, text.encode())
+
+
+NOT_FOUND = Answer(404, {}, b'{"detail": "Not Found"}')
+LATE = AnswerTimeout("no answer within 2 s")
+
+
+@dataclass(slots=True)
+class Server:
+    """Answers by turns, the last one for ever."""
+
+    turns: list[Results]
+    asked: int = 0
+
+    async def get_each(
+        self,
+        path: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float,  # noqa: ASYNC109
+    ) -> Results:
+        assert path == "/metrics"
+        self.asked += 1
+        return self.turns.pop(0) if len(self.turns) > 1 else self.turns[0]
+
+
+@dataclass(slots=True)
+class Sent:
+    in_flight: int = 4
+    loads: list[ServerLoad] = field(default_factory=list)
+
+    def loaded(self, load: ServerLoad) -> None:
+        self.loads.append(load)
+
+
+@dataclass(slots=True)
+class Sleep:
+    """Ends the task after so many naps."""
+
+    naps: int
+    seconds: list[float] = field(default_factory=list)
+    then: Callable[[], None] = lambda: None
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        self.then()
+        if len(self.seconds) > self.naps:
+            raise asyncio.CancelledError
+
+
+async def sampled(server: Server, traffic: Sent, sleep: Sleep, workers: int = 1) -> None:
+    sampling = Sampling(server, traffic, workers=workers, sleep=sleep, chance=lambda: 0.5)  # type: ignore[arg-type]
+    with pytest.raises(asyncio.CancelledError):
+        await sampling.run()
+
+
+async def test_it_asks_every_second() -> None:
+    traffic, sleep = Sent(), Sleep(3)
+    await sampled(Server([[metrics(0, 4)], [metrics(1, 4)], [metrics(2, 4)]]), traffic, sleep)
+    assert traffic.loads == [ServerLoad(0, 4, 0), ServerLoad(1, 4, 0), ServerLoad(2, 4, 0)]
+    assert sleep.seconds == [0.5, 1, 1, 1]
+
+
+async def test_many_workers_ask_less_often_each() -> None:
+    sleep = Sleep(1)
+    await sampled(Server([[metrics(0, 4)]]), Sent(), sleep, workers=24)
+    assert sleep.seconds == [1.5, 3.0]
+    sleep = Sleep(1)
+    await sampled(Server([[metrics(0, 4)]]), Sent(), sleep, workers=1000)
+    assert sleep.seconds == [2.0, 4.0]
+
+
+async def test_it_does_not_ask_while_nothing_is_in_flight() -> None:
+    server = Server([[metrics(0, 4)]])
+    await sampled(server, Sent(in_flight=0), Sleep(5))
+    assert server.asked == 0
+
+
+@pytest.mark.parametrize("result", [NOT_FOUND, Answer(200, {}, b"up 1\n"), LATE], ids=["404", "other metrics", "late"])
+async def test_where_there_are_no_such_metrics_it_asks_ever_more_rarely(result: Answer | TransportError) -> None:
+    traffic, sleep = Sent(), Sleep(100)
+    await sampled(Server([[result]]), traffic, sleep)
+    assert traffic.loads == []
+    assert sleep.seconds[1:10] == [1, 1, 2, 4, 8, 16, 32, RARELY_SECONDS, RARELY_SECONDS]
+    assert sleep.seconds[-1] == RARELY_SECONDS
+
+
+async def test_it_asks_every_second_again_once_there_are_metrics() -> None:
+    sleep = Sleep(MISSES + 2)
+    turns: list[Results] = [[NOT_FOUND]] * MISSES
+    await sampled(Server([*turns, [metrics(0, 4)]]), Sent(), sleep)
+    assert sleep.seconds[1:] == [1, 1, 2, 1, 1]
+
+
+async def test_a_sample_that_is_missed_now_and_then_changes_nothing() -> None:
+    traffic, sleep = Sent(), Sleep(6)
+    turns: list[Results] = [[LATE], [metrics(0, 4)]] * 3
+    await sampled(Server(turns), traffic, sleep)
+    assert len(traffic.loads) == 3
+    assert set(sleep.seconds[1:]) == {1}
+
+
+def test_the_addresses_of_a_server_count_together() -> None:
+    assert load_of([metrics(1, 10), metrics(2, 20)]) == ServerLoad(3, 30, 0)
+
+
+@pytest.mark.parametrize("other", [LATE, NOT_FOUND], ids=["late", "404"])
+def test_one_address_that_does_not_tell_spoils_the_sample(other: Answer | TransportError) -> None:
+    assert load_of([metrics(1, 10), other]) is None
