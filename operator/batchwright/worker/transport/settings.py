@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-# Three times the largest body of a request. Answers in flight have no common bound: as many of this size as
-# requests are in flight is what a worker may hold at worst.
+# Three times the largest body of a request. All answers in flight have a bound of their own, in answer_budget.py.
 DEFAULT_MAX_ANSWER_BYTES = 32 * 1024 * 1024
 
 # uvicorn, and with it vLLM, closes a connection that was idle for 5 s. A client that lets go earlier
