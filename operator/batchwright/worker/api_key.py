@@ -42,6 +42,15 @@ class ApiKey:
             self._checked_at = now
         return self._headers
 
+    def reread(self) -> Mapping[str, str]:
+        """The header by what the file holds at this moment: for when the server has just refused it.
+
+        Raises:
+            StageFailed: as `headers`.
+        """
+        self._checked_at = None
+        return self.headers()
+
     def _read(self, path: Path) -> Mapping[str, str]:
         try:
             return {"Authorization": f"Bearer {_key(path)}"}

@@ -85,8 +85,16 @@ def _read(answer: Answer, server_url: str) -> frozenset[str] | None:
         )
     if answer.status != _HTTP_OK:
         raise _Away(f"{MODELS_PATH} answered {answer.status}")
+    models = read_models(answer)
+    if models is None:
+        raise _Away(f"{MODELS_PATH} answered with something else than a list of models")
+    return models
+
+
+def read_models(answer: Answer) -> frozenset[str] | None:
+    """Ids of the models in a list; None where it is none."""
     try:
         models = msgspec.json.decode(answer.body, type=_ModelList)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise _Away(f"{MODELS_PATH} answered with something else than a list of models") from None
+        return None
     return frozenset(model.id for model in models.data)

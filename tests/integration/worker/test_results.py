@@ -1,7 +1,6 @@
 """From an input to published results, against a real server."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -33,11 +32,8 @@ OUTCOMES: dict[str, tuple[str | None, int | str, int]] = {
     "unprocessable": ("status=422", 422, 1),
     "refused by a web page": ("status=403,body=html", 403, 1),
     "broken for ever": ("status=500", 500, 4),
-    "busy for ever": ("status=503", 503, 4),
     "empty for ever": ("body=empty", "invalid_answer", 4),
     "a web page for ever": ("body=html", "invalid_answer", 4),
-    "reset for ever": ("reset=after_read", "connection_error", 4),
-    "aborted for ever": ("finish=abort", "connection_error", 4),
 }
 
 
@@ -70,19 +66,6 @@ def test_a_request_without_an_answer_in_time(job: JobUnderTest, stub: StubProces
     assert line["error"]["code"] == "request_timeout"
     assert line["response"] is None
     assert stub.arrivals().arrived == {"hangs": 2}
-
-
-def test_a_server_that_is_gone(job: JobUnderTest, start_stub: Any) -> None:
-    server = start_stub(delay="0")
-    gone = JobUnderTest(job.place, job.folder, server.url).with_spec(requests={"retries": 0})
-    planned = gone.input(chat_lines(2)).plan()
-    server.kill()
-    server.process.wait(10)
-    gone.work(planned)
-    gone.merge(planned)
-    assert [line["error"]["code"] for line in gone.published(ERRORS)] == ["connection_error"] * 2
-    with pytest.raises(KeyError):
-        gone.published(RESULTS)
 
 
 def test_a_thousand_requests_of_which_ten_are_refused(

@@ -1,5 +1,7 @@
 """What a worker says of its progress: cumulative over the pods of its index."""
 
+from typing import Any
+
 from batchwright.api import status
 from batchwright.api.reports import Progress
 from batchwright.batchfile.counts import Usage
@@ -7,13 +9,16 @@ from batchwright.batchfile.shard_record import Totals, WorkerState
 from batchwright.worker.run.claims import WorkerIdentity
 from batchwright.worker.run.open_shard import OpenShard
 from batchwright.worker.run.tally import add_totals
+from batchwright.worker.server.gate import Gate
 
 
 class RunProgress:
     """Counts of committed shards, of this pod and those before it, and of the shards that are open."""
 
-    def __init__(self, identity: WorkerIdentity, earlier: WorkerState | None) -> None:
+    def __init__(self, identity: WorkerIdentity, earlier: WorkerState | None, gate: Gate) -> None:
+        """`gate`: what is said of the model server."""
         self._me = identity
+        self._gate = gate
         self._committed = earlier.totals if earlier else Totals()
         self._shards_completed = earlier.shards_completed if earlier else 0
         self._left = dict(earlier.left) if earlier else {}
@@ -49,7 +54,21 @@ class RunProgress:
             shards_active=len(self.open),
             usage=usage_status(totals.usage),
             finish_reasons=totals.finish_reasons,
+            concurrency=self._gate.limit.limit,
+            **_server(self._gate),
         )
+
+
+def _server(gate: Gate) -> dict[str, Any]:
+    away = gate.availability.away
+    if away is None:
+        return {}
+    return {
+        "server_available": False,
+        "server_reason": away.reason,
+        "server_since": gate.away_since,
+        "server_message": away.message,
+    }
 
 
 def usage_status(usage: Usage) -> status.Usage:

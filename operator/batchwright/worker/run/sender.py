@@ -1,54 +1,193 @@
-"""Sending one request until it has an outcome: the one owner of retries."""
+"""Sending one line until it has an outcome: the one owner of retries."""
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from batchwright.api.defaults import RequestPolicy
+from batchwright.batchfile.result_line import is_success
 from batchwright.worker.api_key import ApiKey
-from batchwright.worker.run.attempts import Outcome, Retry, backoff, judge, record_tries
 from batchwright.worker.run.stopping import Sleep
+from batchwright.worker.server.concurrency import Signal
+from batchwright.worker.server.gate import Gate, Pass
+from batchwright.worker.server.models import Listing
+from batchwright.worker.server.verdicts import Answered, Kind, Outcome, Retry, judge, record_tries
+from batchwright.worker.server.watch import ModelList
 from batchwright.worker.transport.errors import TransportError
 from batchwright.worker.transport.protocol import Answer, Transport
+
+logger = logging.getLogger(__name__)
+
+BACKOFF_BASE_SECONDS: Final = 0.5
+CHARGED_BACKOFF_SECONDS: Final = 30.0
+"""Longest pause after a try that counts."""
+SPARED_BACKOFF_SECONDS: Final = 5.0
+"""Longest pause after one that doesn't: the gate paces these, and the server should be full again soon after."""
+MAX_BROKEN_TRIES: Final = 10
+"""A line whose connection breaks so often, while other lines are answered, breaks it itself."""
+MAX_MODEL_MISSES: Final = 2
+"""A line that gets a 404 for the model so often from a server that lists it has its answer."""
+
+
+@dataclass(slots=True)
+class _Tries:
+    """What came of a line so far."""
+
+    request_id: str
+    count: int = 0
+    charged: int = 0
+    spared: int = 0
+    """Tries that the server refused while it answered others; the pause after them grows."""
+    broken: int = 0
+    model_misses: int = 0
+
+    def next_id(self) -> str:
+        """An X-Request-Id of its own for each try, so that it can be found in the server's log."""
+        self.count += 1
+        return f"{self.request_id}-{self.count}"
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Sends bodies as they stand in the input, and tries again what may yet succeed."""
+    """Sends bodies as they stand in the input, and tries again what may yet succeed.
+
+    A try that ends is judged, charged to the line or not, and followed by a pause and the next wait at the gate.
+    """
 
     transport: Transport
     policy: RequestPolicy
     api_key: ApiKey
+    gate: Gate
+    models: ModelList
     chance: Callable[[], float] = random.random
     sleep: Sleep = asyncio.sleep
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
-    async def send(self, path: str, body: bytes, request_id: str) -> Outcome:
-        """The outcome of a request.
-
-        Each try sends an X-Request-Id of its own, so that it can be found in the server's log.
+    async def send(self, path: str, body: bytes, request_id: str, affinity: int | None = None) -> Outcome:
+        """The outcome of a line.
 
         Raises:
-            Stopping: `sleep` says that the worker leaves.
+            Stopping: the worker leaves; the line has no outcome.
+            StageFailed: the API key can't be read for the first time.
         """
-        timeout = self.policy.timeout.total_seconds()
-        tries = 0
+        tries = _Tries(request_id)
         while True:
-            tries += 1
-            sent_id = f"{request_id}-{tries}"
-            verdict = judge(await self._try(path, body, sent_id, timeout), sent_id, self.clock())
-            if not isinstance(verdict, Retry):
-                return record_tries(verdict, tries)
-            if tries > self.policy.retries:
-                return record_tries(verdict.last, tries)
-            wait = backoff(tries, self.chance())
-            await self.sleep(wait if verdict.after is None else verdict.after + wait)
+            admitted = await self.gate.enter()
+            verdict = await self._try(path, body, tries.next_id(), affinity, admitted)
+            outcome = await self._settle(tries, admitted, verdict) if isinstance(verdict, Retry) else verdict
+            if outcome is not None:
+                if tries.count > 1:
+                    _log(outcome, tries)
+                return record_tries(outcome, tries.count, tries.charged)
 
-    async def _try(self, path: str, body: bytes, request_id: str, seconds: float) -> Answer | TransportError:
-        headers = {"X-Request-Id": request_id, **self.api_key.headers()}
+    async def _try(
+        self, path: str, body: bytes, request_id: str, affinity: int | None, admitted: Pass
+    ) -> Outcome | Retry | None:
+        """One try; None where it says nothing of the line: the server is gone, or the key was an old one."""
         try:
-            return await self.transport.post(path, body, headers=headers, timeout=seconds)
+            key = self.api_key.headers()
+            headers = {"X-Request-Id": request_id, **key}
+            seconds = self.policy.timeout.total_seconds()
+            result: Answer | TransportError = await self.transport.post(
+                path, body, headers=headers, timeout=seconds, affinity=affinity
+            )
         except TransportError as error:
-            return error
+            result = error
+        except asyncio.CancelledError:
+            self.gate.gave_up(admitted)
+            if self.gate.forgives(admitted):
+                return None
+            raise
+        except BaseException:
+            self.gate.gave_up(admitted)
+            raise
+        verdict = judge(result, request_id, self.clock())
+        if not isinstance(verdict, Retry):
+            self.gate.answered(admitted, _signal(verdict))
+            return verdict
+        if verdict.kind in (Kind.UNAUTHORIZED, Kind.FORBIDDEN) and self.api_key.reread() != key:
+            self.gate.gave_up(admitted)
+            return None
+        logger.debug("%s: %s", request_id, verdict.cause)
+        self.gate.failed(admitted, verdict)
+        return verdict
+
+    async def _settle(self, tries: _Tries, admitted: Pass, verdict: Retry) -> Outcome | None:
+        """What a failed try comes to, once it is time for the next one: None for that."""
+        match verdict.kind:
+            case Kind.CHARGED:
+                return await self._charge(tries, admitted, verdict)
+            case Kind.FORBIDDEN:
+                return await self._settle_forbidden(tries, admitted, verdict)
+            case Kind.MODEL_MISSING:
+                return await self._settle_model(tries, verdict)
+        others_answered = self._others_answered(admitted)
+        if verdict.kind is Kind.BROKEN_OFF and (others_answered or self.gate.is_out_of_patience()):
+            tries.broken += 1
+            if tries.broken >= MAX_BROKEN_TRIES:
+                return verdict.last
+        if others_answered or verdict.kind is Kind.PACED:
+            tries.spared += 1
+        await self._pause(verdict, max(tries.spared, 1), SPARED_BACKOFF_SECONDS)
+        return None
+
+    async def _charge(self, tries: _Tries, admitted: Pass, verdict: Retry) -> Outcome | None:
+        is_last = tries.charged >= self.policy.retries
+        if not (is_last and self._others_answered(admitted)):
+            await self._pause(verdict, tries.charged + 1, CHARGED_BACKOFF_SECONDS)
+        if not self.gate.charges(admitted, verdict, line=tries.request_id, clean=tries.charged == 0):
+            return None
+        tries.charged += 1
+        return verdict.last if is_last else None
+
+    async def _settle_forbidden(self, tries: _Tries, admitted: Pass, verdict: Retry) -> Outcome | None:
+        """A 403 is the server's state where it refuses the key for its models too, else the line's own."""
+        if await self.models.ask_models() in (Listing.REFUSED, Listing.UNREACHABLE):
+            return None
+        if self._others_answered(admitted):
+            return verdict.last
+        return await self._charge(tries, admitted, verdict)
+
+    async def _settle_model(self, tries: _Tries, verdict: Retry) -> Outcome | None:
+        if await self.models.ask_models() in (Listing.LISTED, Listing.NO_LIST):
+            tries.model_misses += 1
+            if tries.model_misses >= MAX_MODEL_MISSES:
+                return verdict.last
+        else:
+            tries.model_misses = 0
+        await self._pause(verdict, 1, SPARED_BACKOFF_SECONDS)
+        return None
+
+    def _others_answered(self, admitted: Pass) -> bool:
+        """Whether other lines got answers since the try began."""
+        return self.gate.availability.answers > admitted.answers
+
+    async def _pause(self, verdict: Retry, failures: int, longest: float) -> None:
+        wait = backoff(failures, self.chance(), longest)
+        await self.sleep(wait if verdict.after is None else verdict.after + wait)
+
+
+def backoff(failures: int, chance: float, longest: float) -> float:
+    """Seconds to wait after so many failures: full jitter, so that many that failed together don't come back together.
+
+    `chance` is evenly distributed over [0, 1).
+    """
+    return chance * min(longest, BACKOFF_BASE_SECONDS * 2.0 ** min(failures - 1, 64))
+
+
+def _signal(outcome: Outcome) -> Signal:
+    return Signal.SUCCESS if isinstance(outcome, Answered) and is_success(outcome.status) else Signal.OTHER
+
+
+def _log(outcome: Outcome, tries: _Tries) -> None:
+    if not isinstance(outcome, Answered):
+        cause = outcome.code
+    elif is_success(outcome.status):
+        return
+    else:
+        cause = str(outcome.status)
+    logger.info("%s failed: %s, tried %d times, %d counted", tries.request_id, cause, tries.count, tries.charged)

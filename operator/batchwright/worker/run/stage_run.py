@@ -16,11 +16,15 @@ from batchwright.worker.existing import find
 from batchwright.worker.run.claims import ShardQueue, WorkerIdentity
 from batchwright.worker.run.patience import patiently
 from batchwright.worker.run.progress import RunProgress
-from batchwright.worker.run.runner import Runner
+from batchwright.worker.run.runner import SEGMENT_SECONDS, Runner
 from batchwright.worker.run.sender import Sender
 from batchwright.worker.run.shard_input import ShardInput
 from batchwright.worker.run.spool_folder import own_folder
 from batchwright.worker.run.stopping import sleep_unless
+from batchwright.worker.server.availability import Availability, WatchTimes
+from batchwright.worker.server.concurrency import FixedLimit
+from batchwright.worker.server.gate import Gate
+from batchwright.worker.server.watch import Watch
 from batchwright.worker.stage import Stage, open_server
 
 logger = logging.getLogger(__name__)
@@ -29,7 +33,17 @@ Started = Callable[[Runner, RunProgress], None]
 """Called once the worker is about to begin."""
 
 
-async def run(stage: Stage, *, fingerprint: str, run: int, index: int, workers: int, started: Started) -> Progress:
+async def run(
+    stage: Stage,
+    *,
+    fingerprint: str,
+    run: int,
+    index: int,
+    workers: int,
+    started: Started,
+    segment_seconds: float = SEGMENT_SECONDS,
+    times: WatchTimes | None = None,
+) -> Progress:
     """Do shards until none is left, as worker `index` of `workers` in the given run.
 
     Raises:
@@ -38,11 +52,14 @@ async def run(stage: Stage, *, fingerprint: str, run: int, index: int, workers: 
     layout = stage.layout.work(fingerprint)
     plan = await patiently(partial(read_plan, stage.output_store, layout))
     identity = WorkerIdentity(run=run, index=index, workers=workers, attempt=secrets.token_hex(4))
-    progress = RunProgress(identity, await patiently(partial(_earlier_state, stage.output_store, layout, identity)))
+    gate = Gate(Availability(times), FixedLimit(stage.policy.max_concurrency))
+    earlier = await patiently(partial(_earlier_state, stage.output_store, layout, identity))
+    progress = RunProgress(identity, earlier, gate)
     logger.info("worker %d of %d, attempt %s, %d shards", index, workers, identity.attempt, len(plan.shards))
     stopping = asyncio.Event()
     sleep = sleep_unless(stopping)
     transport = open_server(stage)
+    watch = Watch(transport, gate, stage.api_key, plan.model)
     try:
         with own_folder(stage.mounts.spool, identity.attempt) as spool:
             runner = Runner(
@@ -57,11 +74,13 @@ async def run(stage: Stage, *, fingerprint: str, run: int, index: int, workers: 
                     shards=len(plan.shards),
                     exclusive=plan.conditional_put,
                 ),
-                sender=Sender(transport, stage.policy, stage.api_key, sleep=sleep),
+                sender=Sender(transport, stage.policy, stage.api_key, gate, watch, sleep=sleep),
                 progress=progress,
                 identity=identity,
                 spool=spool,
                 stopping=stopping,
+                segment_seconds=segment_seconds,
+                companions=(watch.run,),
             )
             started(runner, progress)
             return await runner.run()

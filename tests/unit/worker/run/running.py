@@ -27,6 +27,10 @@ from batchwright.worker.run.runner import Runner
 from batchwright.worker.run.sender import Sender
 from batchwright.worker.run.shard_input import ShardInput
 from batchwright.worker.run.stopping import sleep_unless
+from batchwright.worker.server.availability import Availability
+from batchwright.worker.server.concurrency import FixedLimit
+from batchwright.worker.server.gate import Gate
+from batchwright.worker.server.watch import Watch
 from batchwright.worker.transport.errors import TransportError
 from batchwright.worker.transport.protocol import Answer
 
@@ -60,6 +64,7 @@ class ScriptedTransport:
         self._delay = delay
         self.arrived = Counter[str]()
         self.in_flight = 0
+        self.health = answer()
         self._released = asyncio.Event()
 
     async def post(
@@ -99,7 +104,7 @@ class ScriptedTransport:
         raise NotImplementedError
 
     async def probe(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
-        raise NotImplementedError
+        return self.health
 
     async def close(self) -> None:
         pass
@@ -196,6 +201,8 @@ class Work:
         sleep = sleep_unless(stopping)
         identity = WorkerIdentity(1, index, workers, attempt)
         policy = RequestPolicy(timedelta(seconds=60), self.retries, self.concurrency, None)
+        gate = Gate(Availability(), FixedLimit(self.concurrency))
+        watch = Watch(transport, gate, ApiKey(None), self.plan.model)
         return Runner(
             plan=self.plan,
             layout=LAYOUT,
@@ -208,12 +215,13 @@ class Work:
                 shards=len(self.plan.shards),
                 exclusive=True,
             ),
-            sender=Sender(transport, policy, ApiKey(None), sleep=sleep),
-            progress=RunProgress(identity, self.state()),
+            sender=Sender(transport, policy, ApiKey(None), gate, watch, sleep=sleep),
+            progress=RunProgress(identity, self.state(), gate),
             identity=identity,
             spool=self.folder / "spool" / attempt,
             stopping=stopping,
             segment_seconds=self.segment_seconds,
+            companions=(watch.run,),
         )
 
     def state(self) -> WorkerState | None:

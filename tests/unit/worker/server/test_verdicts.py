@@ -1,4 +1,4 @@
-"""What the end of one try means, as tables."""
+"""What the end of one try means. The first table is that of docs/failures.md."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from batchwright.batchfile.answer import Reading
 from batchwright.batchfile.counts import Usage
-from batchwright.worker.run.attempts import (
-    BACKOFF_LIMIT_SECONDS,
+from batchwright.worker.server.verdicts import (
     RETRY_AFTER_LIMIT_SECONDS,
     Answered,
     Failed,
+    Kind,
     Retry,
-    backoff,
     judge,
     record_tries,
     retry_after,
@@ -42,21 +41,96 @@ def finished_by(reason: str) -> bytes:
     return b'{"choices":[{"finish_reason":%s}]}' % reason.encode()
 
 
+MODEL_GONE = b'{"error":{"message":"The model `m` does not exist.","type":"NotFoundError","param":"model","code":404}}'
+FINAL = None
+"""No other try."""
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [
+        # the server is away or has no room: never charged
+        (ConnectFailed("refused"), Kind.UNAVAILABLE),
+        (Answer(503, {}, REFUSAL), Kind.UNAVAILABLE),
+        # the connection broke, or the answer was cut short
+        (ConnectionLost("broke"), Kind.BROKEN_OFF),
+        (Answer(200, {}, finished_by('"abort"')), Kind.BROKEN_OFF),
+        (Answer(200, {}, finished_by("null")), Kind.BROKEN_OFF),
+        (Answer(200, {}, b'{"status":"cancelled"}'), Kind.BROKEN_OFF),
+        # the server asks to be asked more slowly
+        (Answer(429, {}, REFUSAL), Kind.PACED),
+        (Answer(425, {}, REFUSAL), Kind.PACED),
+        # it refuses the key, or this line
+        (Answer(401, {}, REFUSAL), Kind.UNAUTHORIZED),
+        (Answer(403, {}, REFUSAL), Kind.FORBIDDEN),
+        # it doesn't serve the model
+        (Answer(404, {}, MODEL_GONE), Kind.MODEL_MISSING),
+        # it fails, or the line makes it fail: charged if other lines are answered meanwhile
+        (AnswerTimeout("late"), Kind.CHARGED),
+        (Answer(408, {}, REFUSAL), Kind.CHARGED),
+        (Answer(500, {}, REFUSAL), Kind.CHARGED),
+        (Answer(502, {}, b"<h1>Bad Gateway</h1>"), Kind.CHARGED),
+        (Answer(504, {}, REFUSAL), Kind.CHARGED),
+        (Answer(200, {}, b""), Kind.CHARGED),
+        (Answer(200, {}, b"<h1>Hello</h1>"), Kind.CHARGED),
+        (Answer(200, {}, DONE[:-5]), Kind.CHARGED),
+        # the last word
+        (Answer(200, {}, DONE), FINAL),
+        (Answer(201, {}, DONE), FINAL),
+        (AnswerTooLarge("70 MB"), FINAL),
+        *((Answer(status, {}, REFUSAL), FINAL) for status in (300, 301, 307, 400, 402, 404, 405, 409, 410, 413, 418)),
+        *((Answer(status, {}, REFUSAL), FINAL) for status in (422, 424, 431, 451, 501, 505)),
+    ],
+)
+def test_what_the_end_of_a_try_means(result: Answer | TransportError, kind: Kind | None) -> None:
+    verdict = judge(result, "sent", NOW)
+    assert (verdict.kind if isinstance(verdict, Retry) else FINAL) is kind
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        MODEL_GONE,
+        b'{"error":{"message":"No such model","type":"invalid_request_error","code":"model_not_found"}}',
+        b'{"object":"error","message":"The model `m` does not exist.","type":"NotFoundError","param":null,"code":404}',
+    ],
+)
+def test_a_404_that_names_the_model_is_told_from_one_for_the_path(body: bytes) -> None:
+    verdict = judged(404, body)
+    assert isinstance(verdict, Retry)
+    assert verdict.kind is Kind.MODEL_MISSING
+    assert verdict.last == Answered(404, "sent", body, Reading(Usage(), ()))
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b'{"error":"Not Found"}', b'{"error":{"message":"Not Found","param":null}}', b'{"detail":"x"}']
+)
+def test_any_other_404_is_the_last_word(body: bytes) -> None:
+    assert isinstance(judged(404, body), Answered)
+
+
+@pytest.mark.parametrize(
+    ("result", "overload"),
+    [
+        (Answer(429, {}, b""), True),
+        (Answer(503, {}, b""), True),
+        (Answer(504, {}, b""), True),
+        (AnswerTimeout("late"), True),
+        (Answer(500, {}, b""), False),
+        (ConnectionLost("broke"), False),
+    ],
+)
+def test_what_says_that_the_server_had_no_room(result: Answer | TransportError, overload: bool) -> None:
+    verdict = judge(result, "sent", NOW)
+    assert isinstance(verdict, Retry)
+    assert verdict.overload == overload
+
+
 @pytest.mark.parametrize("status", [200, 201, 299])
 def test_a_2xx_answer_with_a_json_body_is_kept_byte_for_byte(status: int) -> None:
     assert judged(status, DONE) == Answered(
         status, "sent", DONE, Reading(Usage(input_tokens=3, output_tokens=2, total_tokens=5), ("stop",))
     )
-
-
-@pytest.mark.parametrize("status", [300, 301, 400, 401, 402, 403, 404, 405, 409, 410, 413, 418, 422, 451, 501, 505])
-def test_any_other_status_is_the_last_word(status: int) -> None:
-    assert judged(status) == Answered(status, "sent", REFUSAL, Reading(Usage(), ()))
-
-
-@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
-def test_a_status_that_may_pass_is_tried_again_and_kept_for_the_end(status: int) -> None:
-    assert judged(status) == Retry(Answered(status, "sent", REFUSAL, Reading(Usage(), ())))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +146,8 @@ def test_a_status_that_may_pass_is_tried_again_and_kept_for_the_end(status: int)
     ],
 )
 def test_a_200_that_is_no_whole_json_object_is_a_failed_try(body: bytes, why: str) -> None:
-    assert judged(200, body) == Retry(Failed("invalid_answer", f"The server answered 200, but {why}."))
+    failed = Failed("invalid_answer", f"The server answered 200, but {why}.")
+    assert judged(200, body) == Retry(Kind.CHARGED, failed)
 
 
 @pytest.mark.parametrize("reason", ['"abort"', "null"])
@@ -116,10 +191,10 @@ def test_the_request_id_is_the_servers_else_the_one_sent(status: int, headers: d
 
 
 def test_a_page_that_is_no_json_is_kept_as_an_error_body() -> None:
-    verdict = judged(403, b"<h1>Forbidden</h1>")
+    verdict = judged(413, b"<h1>Forbidden</h1>")
     assert isinstance(verdict, Answered)
     assert verdict.body == (
-        b'{"error":{"message":"<h1>Forbidden</h1>","type":"invalid_response","param":null,"code":403}}'
+        b'{"error":{"message":"<h1>Forbidden</h1>","type":"invalid_response","param":null,"code":413}}'
     )
 
 
@@ -130,16 +205,17 @@ def test_half_a_surrogate_pair_does_not_spoil_an_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "expected"),
+    ("error", "code", "message"),
     [
-        (AnswerTimeout("no whole answer within 3 s"), Retry(Failed("request_timeout", "no whole answer within 3 s."))),
-        (ConnectFailed("refused"), Retry(Failed("connection_error", "refused."))),
-        (ConnectionLost("broke"), Retry(Failed("connection_error", "broke."))),
-        (AnswerTooLarge("70 MB"), Failed("answer_too_large", "70 MB.")),
+        (AnswerTimeout("no whole answer within 3 s"), "request_timeout", "no whole answer within 3 s."),
+        (ConnectFailed("refused"), "connection_error", "refused."),
+        (ConnectionLost("broke"), "connection_error", "broke."),
+        (AnswerTooLarge("70 MB"), "answer_too_large", "70 MB."),
     ],
 )
-def test_what_got_no_answer_has_a_code(error: TransportError, expected: Failed | Retry) -> None:
-    assert judge(error, "sent", NOW) == expected
+def test_what_got_no_answer_has_a_code(error: TransportError, code: str, message: str) -> None:
+    verdict = judge(error, "sent", NOW)
+    assert (verdict.last if isinstance(verdict, Retry) else verdict) == Failed(code, message)
 
 
 @pytest.mark.parametrize(
@@ -183,24 +259,24 @@ def test_a_retry_after_header_comes_with_the_verdict() -> None:
     assert verdict.after == 7.0
 
 
-@pytest.mark.parametrize(("tries", "longest"), [(1, 0.5), (2, 1.0), (3, 2.0), (7, 30.0), (2000, 30.0)])
-def test_backoff_doubles_up_to_a_limit(tries: int, longest: float) -> None:
-    assert backoff(tries, 0.0) == 0.0
-    assert backoff(tries, 0.5) == longest / 2
-
-
-@given(tries=st.integers(1, 5000), chance=st.floats(0, 1, exclude_max=True))
-def test_backoff_has_full_jitter_within_its_bounds(tries: int, chance: float) -> None:
-    assert 0.0 <= backoff(tries, chance) <= BACKOFF_LIMIT_SECONDS
-    assert backoff(tries, chance) <= backoff(tries + 1, chance)
-
-
-def test_the_number_of_tries_is_recorded_where_there_were_several() -> None:
-    failed = Failed("request_timeout", "No answer.")
-    assert record_tries(failed, 1) == failed
-    assert record_tries(failed, 4) == Failed("request_timeout", "No answer. Tried 4 times.")
+@pytest.mark.parametrize(
+    ("tries", "charged", "told"),
+    [
+        (1, 1, "No answer."),
+        (4, 4, "No answer. Tried 4 times."),
+        (9, 4, "No answer. Tried 9 times, 5 of them at the expense of the server, which was away or busy."),
+    ],
+)
+def test_a_failure_tells_how_often_it_was_tried(tries: int, charged: int, told: str) -> None:
+    assert record_tries(Failed("request_timeout", "No answer."), tries, charged) == Failed("request_timeout", told)
 
 
 def test_an_answer_is_recorded_as_it_is() -> None:
     answered = Answered(500, "id", b"{}", Reading(Usage(), ()))
-    assert record_tries(answered, 4) == answered
+    assert record_tries(answered, 4, 4) == answered
+
+
+def test_a_cause_is_told_without_the_answer_s_text() -> None:
+    verdict = judged(500, b'{"error":{"message":"secret"}}')
+    assert isinstance(verdict, Retry)
+    assert verdict.cause == "The server answered 500."

@@ -1,0 +1,316 @@
+"""Whether the model server is there: a state machine over what requests and probes come to, with the clock passed in.
+
+    there ──(two failing probes)──────────────▶ away, PROBE ──(a probe that is answered)──▶ there
+    there ──(the probe is fine, nothing works)─▶ away, ERRORS ─┬(an answer to a trial)─────▶ there
+    there ──(the key is refused)───────────────▶ away, KEY ────┘
+    there ──(the model isn't listed)───────────▶ away, MODEL ──(it is listed)─────────────▶ there
+
+It speaks for the server as a whole. All times are seconds of one monotonic clock.
+"""
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from batchwright.api.conditions import Reason
+from batchwright.worker.server.models import Listing
+from batchwright.worker.server.verdicts import Kind
+
+_CLEAN_LINES: Final = 2
+"""Lines without earlier charges that must fail, with no answer to any line, before the server is at fault."""
+_LATE_PROBES: Final = 3
+"""An overloaded server answers late: what is in flight is dropped when so many probes in a row got no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTimes:
+    """How patient the watch is, in seconds. Tests shorten it."""
+
+    silence: float = 5.0
+    """With requests in flight and nothing coming back for so long, the server is probed."""
+    probe_timeout: float = 5.0
+    probe_again: float = 1.0
+    """Between a failing probe and the one that settles it, and at least between any two."""
+    first_poll: float = 0.5
+    longest_poll: float = 10.0
+    """Between looks at a server that is away; the pause doubles from the first to this one."""
+    first_trial: float = 1.0
+    longest_trial: float = 30.0
+    """Between single requests to a server that answers its probe and nothing else."""
+    patience: float = 600.0
+    """After so long of such trials the lines that fail in them are charged: a job of nothing but bad lines ends."""
+
+
+class Cause(Enum):
+    """How it was found that the server is away, which decides how its return is found."""
+
+    PROBE = auto()
+    ERRORS = auto()
+    KEY = auto()
+    MODEL = auto()
+
+
+_REASONS: Final = {
+    Cause.PROBE: Reason.SERVER_AWAY,
+    Cause.ERRORS: Reason.SERVER_AWAY,
+    Cause.KEY: Reason.SERVER_UNAUTHORIZED,
+    Cause.MODEL: Reason.MODEL_NOT_FOUND,
+}
+_TRIED: Final = frozenset({Cause.ERRORS, Cause.KEY})
+"""Whose end is found by single requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """The server can't be used."""
+
+    cause: Cause
+    message: str
+    since: float
+
+    @property
+    def reason(self) -> Reason:
+        """As the BatchJob's condition has it."""
+        return _REASONS[self.cause]
+
+
+class Health(Enum):
+    """What a probe came to."""
+
+    ALIVE = auto()
+    """Any answer below 500: a server may have no /health, or want a key for it."""
+    GONE = auto()
+    """No connection, a broken one, or an answer that says so."""
+    LATE = auto()
+    """No answer in time."""
+
+
+class Step(Enum):
+    """What the watch is to do now."""
+
+    PROBE = auto()
+    ASK_MODELS = auto()
+
+
+@dataclass(slots=True)
+class _Pauses:
+    """Pauses that double from the first to the longest, shortened by chance, so that workers don't come at once."""
+
+    first: float
+    longest: float
+    chance: Callable[[], float]
+    _next: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._next = self.first
+
+    def restart(self) -> None:
+        self._next = self.first
+
+    def take(self) -> float:
+        pause = self._next
+        self._next = min(pause * 2, self.longest)
+        return pause * (0.5 + self.chance() / 2)
+
+
+class Availability:
+    """What is known of the server. Events go in by methods in the past tense; the rest are questions."""
+
+    def __init__(self, times: WatchTimes | None = None, *, chance: Callable[[], float] = random.random) -> None:
+        """`chance` is evenly distributed over [0, 1)."""
+        self.times = times or WatchTimes()
+        self.away: Away | None = None
+        self.answers = 0
+        """Real answers so far, to any line: 2xx, or a final refusal. What began at one count and ends at another knows
+        that the server worked meanwhile."""
+        self._doubted = False
+        """Whether anything below may differ from its start. It spares every answer of a healthy server the look."""
+        self._quiet_since = -math.inf
+        self._held_until = -math.inf
+        self._clean_failures: set[str] = set()
+        self._suspected = False
+        self._failing_probes = 0
+        self._probe_from = -math.inf
+        self._alive_at: float | None = None
+        self._cause_since = 0.0
+        self._polls = _Pauses(self.times.first_poll, self.times.longest_poll, chance)
+        self._poll_at = 0.0
+        self._trials = _Pauses(self.times.first_trial, self.times.longest_trial, chance)
+        self._trial_at = 0.0
+        self._trying = False
+
+    # Events
+
+    def sent(self, now: float) -> None:
+        """A request goes out, with none in flight before it."""
+        self._quiet_since = now
+
+    def answered(self, now: float, began: float) -> None:
+        """A line got a real answer, to a try that began at `began`."""
+        self.answers += 1
+        self._quiet_since = now
+        if self._doubted:
+            self._clear_doubts(began)
+
+    def _clear_doubts(self, began: float) -> None:
+        self._failing_probes = 0
+        self._held_until = -math.inf
+        self._clean_failures.clear()
+        self._suspected = False
+        self._alive_at = None
+        # What was let in with the old key, or before the model was gone, says nothing of now.
+        outdated = self.away and self.away.cause in (Cause.KEY, Cause.MODEL) and began < self._cause_since
+        if not outdated:
+            self._return()
+
+    def failed(
+        self, now: float, kind: Kind, *, began: float, answers: int, cause: str, after: float | None = None
+    ) -> None:
+        """A try ended without a real answer.
+
+        `began` and `answers` are the time and the count of answers as it began; `after` is what the server asked for.
+        """
+        self._doubted = True
+        if kind in (Kind.UNAVAILABLE, Kind.BROKEN_OFF):
+            self._unavailable(now, began, answers, cause)
+            return
+        if kind is Kind.CHARGED:  # is settled by `charges`
+            return
+        self._quiet_since = now
+        if self.answers > answers:
+            return
+        if kind is Kind.PACED and after is not None:
+            self._held_until = max(self._held_until, now + after)
+        elif kind is Kind.UNAUTHORIZED:
+            self._leave(now, Cause.KEY, cause)
+
+    def _unavailable(self, now: float, began: float, answers: int, cause: str) -> None:
+        if self.answers > answers or (self.away and self.away.cause is Cause.PROBE):
+            return
+        self._suspected = True
+        if self._alive_at is not None and began >= self._alive_at:
+            self._leave(now, Cause.ERRORS, cause)
+
+    def trial_began(self) -> None:
+        """The one request of a trial goes out."""
+        self._trying = True
+
+    def trial_ended(self, now: float) -> None:
+        """It came back, with whatever outcome."""
+        self._trying = False
+        self._trial_at = now + self._trials.take()
+
+    def probed(self, now: float, health: Health, *, answers: int, cause: str = "") -> bool:
+        """A probe came to its end; it began at the count `answers`. Gives whether to drop what is in flight."""
+        self._doubted = True
+        self._suspected = False
+        self._probe_from = now + self.times.probe_again
+        if health is Health.ALIVE:
+            self._found_alive(now)
+            return False
+        if self.answers > answers:  # a request knows better
+            return False
+        self._failing_probes += 1
+        self._suspected = True
+        if self._failing_probes == 1:
+            return False
+        self._leave(now, Cause.PROBE, cause)
+        self._poll_at = now + self._polls.take()
+        return health is Health.GONE or self._failing_probes >= _LATE_PROBES
+
+    def _found_alive(self, now: float) -> None:
+        self._failing_probes = 0
+        self._alive_at = self._quiet_since = now
+        if self.away and self.away.cause is Cause.PROBE:
+            self._return()
+
+    def models_asked(self, now: float, listing: Listing, *, cause: str = "") -> None:
+        """The server was asked for its models."""
+        self._doubted = True
+        match listing:
+            case Listing.UNLISTED:
+                self._leave(now, Cause.MODEL, cause)
+            case Listing.REFUSED:
+                self._leave(now, Cause.KEY, cause)
+            case Listing.UNREACHABLE:
+                self._suspected = True
+            case Listing.LISTED | Listing.NO_LIST if self.away and self.away.cause is Cause.MODEL:
+                self._return()
+        self._poll_at = now + self._polls.take()
+
+    def key_changed(self, now: float) -> None:
+        """The file of the API key holds another one."""
+        self._trials.restart()
+        self._trial_at = now
+
+    def _leave(self, now: float, cause: Cause, message: str) -> None:
+        if self.away is None or self.away.cause is not cause:
+            self._cause_since = now
+            self._polls.restart()
+            self._trials.restart()
+            self._trial_at = now + self._trials.take()
+        self.away = Away(cause, message, self.away.since if self.away else now)
+
+    def _return(self) -> None:
+        self.away = None
+        self._doubted = False
+
+    # Questions
+
+    def is_open(self, now: float) -> bool:
+        """Whether requests may go out, as many as the limit allows."""
+        return self.away is None and now >= self._held_until
+
+    def wants_trial(self, now: float) -> bool:
+        """Whether one request is to find out if the server works again."""
+        return self._is_tried and not self._trying and now >= self._trial_at
+
+    @property
+    def _is_tried(self) -> bool:
+        return self.away is not None and self.away.cause in _TRIED
+
+    def charges(self, now: float, *, line: str, clean: bool, answers: int, cause: str) -> bool:
+        """Whether a failure of kind CHARGED counts against its line. To be asked late: after the pause that follows it.
+
+        `clean`: the line has no charge yet. `answers` is the count as the try began.
+        """
+        if self.answers > answers:
+            return True
+        self._doubted = True
+        if clean and len(self._clean_failures) < _CLEAN_LINES:
+            self._clean_failures.add(line)
+        if self.away is None and len(self._clean_failures) < _CLEAN_LINES:
+            return True
+        if self.away is None:
+            self._leave(now, Cause.ERRORS, cause)
+        return self.is_out_of_patience(now)
+
+    def is_out_of_patience(self, now: float) -> bool:
+        """Whether nothing but errors came for so long that the lines themselves may be the cause."""
+        erring = self.away is not None and self.away.cause is Cause.ERRORS
+        return erring and now - self._cause_since >= self.times.patience
+
+    def step(self, now: float, in_flight: int) -> Step | None:
+        """What the watch is to do now; None: nothing before `next_at`."""
+        if self._models_at() <= now:
+            return Step.ASK_MODELS
+        return Step.PROBE if self._probe_at(in_flight) <= now else None
+
+    def next_at(self, now: float, in_flight: int) -> float:
+        """When there is something to do or to let through next, as far as is known; infinity: nothing."""
+        trial_at = self._trial_at if self._is_tried and not self._trying else math.inf
+        held_until = self._held_until if self._held_until > now else math.inf
+        return min(self._probe_at(in_flight), self._models_at(), trial_at, held_until)
+
+    def _models_at(self) -> float:
+        return self._poll_at if self.away and self.away.cause is Cause.MODEL else math.inf
+
+    def _probe_at(self, in_flight: int) -> float:
+        if self.away and self.away.cause is Cause.PROBE:
+            return self._poll_at
+        if self._suspected:
+            return self._probe_from
+        return max(self._probe_from, self._quiet_since + self.times.silence) if in_flight else math.inf
