@@ -70,6 +70,9 @@ failure = st.builds(
     validation_errors=st.lists(validation_error, max_size=100).map(tuple),
 )
 interrupted = st.builds(reports.InterruptedReport, progress=st.none() | progress, message=any_text | text(2048))
+merging = st.builds(
+    reports.MergeProgress, run=counts, bytes_joined=counts, bytes_total=counts, message=any_text | text(1024)
+)
 merge = st.builds(
     reports.MergeReport,
     request_counts=st.builds(status.RequestCounts, total=counts, completed=counts, failed=counts),
@@ -86,7 +89,7 @@ shards_missing = st.builds(
     count=counts,
     shards=st.lists(st.integers(0, 9999), max_size=5000).map(lambda numbers: ",".join(map(str, numbers))),
 )
-any_report = plan | failure | progress | interrupted | merge | shards_missing
+any_report = plan | failure | progress | interrupted | merging | merge | shards_missing
 
 
 def without_text(report: reports.Report) -> dict[str, object]:

@@ -71,6 +71,19 @@ class Progress(TolerantModel):
     server_message: Sentence = ""
 
 
+class MergeProgress(TolerantModel):
+    """How far the merge is. It is only ever served, and no pod's last word."""
+
+    kind: Literal["merge_progress"] = "merge_progress"
+    version: Literal[1] = 1
+    run: status.Count
+    bytes_joined: status.Count = 0
+    bytes_total: status.Count = 0
+    """0 until the shard records are read."""
+    message: Sentence = ""
+    """What it waits for, empty while it works."""
+
+
 class InterruptedReport(TolerantModel):
     """SIGTERM: the worker flushed and left; its successor goes on."""
 
@@ -105,7 +118,7 @@ class ShardsMissingReport(TolerantModel):
     """Compressed ranges, such as `0-5,7`, for people; cut after a comma where there are too many."""
 
 
-Report = PlanReport | FailureReport | Progress | InterruptedReport | MergeReport | ShardsMissingReport
+Report = PlanReport | FailureReport | Progress | InterruptedReport | MergeProgress | MergeReport | ShardsMissingReport
 _REPORT: TypeAdapter[Report] = TypeAdapter(Annotated[Report, Field(discriminator="kind")])
 
 
@@ -166,6 +179,8 @@ def _parts(report: Report) -> Iterator[_Part]:
             yield from _interrupted_parts(report)
         case Progress(server_message=message):
             yield _Part(len(message), 0, lambda n: report.model_copy(update={"server_message": cut(message, n)}))
+        case MergeProgress(message=message):
+            yield _Part(len(message), 0, lambda n: report.model_copy(update={"message": cut(message, n)}))
         case ShardsMissingReport(shards=shards):
             yield _Part(len(shards), 0, lambda n: report.model_copy(update={"shards": _cut_ranges(shards, n)}))
         case PlanReport():

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from batchwright.api.reports import InterruptedReport, Progress
+from batchwright.api.reports import InterruptedReport, MergeProgress, Progress
 from batchwright.controller.core import counts
 from batchwright.controller.core import progress as rates
 from batchwright.controller.core.observed import (
@@ -42,6 +42,7 @@ class Memory:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     reading: Reading | None = None
     progress: tuple[Progress, ...] = ()
+    merging: MergeProgress | None = None
     samples: tuple[Sample, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     last_status_write: datetime | None = None
@@ -89,6 +90,7 @@ class Memory:
             occurrences=self.reading.occurrences,
             nodes_ready=self.reading.nodes_ready,
             progress=self.progress,
+            merging=self.merging,
             samples=self.samples,
             refusals=self.refusals,
             last_status_write=self.last_status_write,

@@ -1,14 +1,18 @@
-"""Asking workers for their progress, within a budget for the whole operator. No answer only makes progress coarser."""
+"""Asking workers and merges for their progress, within a budget for the whole operator.
+
+No answer only makes progress coarser.
+"""
 
 import asyncio
 import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import TypeGuard
 
 import httpx
 
 from batchwright.api import names
-from batchwright.api.reports import Progress, decode_report
+from batchwright.api.reports import MergeProgress, Progress, Report, decode_report
 from batchwright.controller import metrics
 from batchwright.controller.core.observed import PodView, Stage
 from batchwright.controller.memory import Memory
@@ -65,11 +69,12 @@ class Poller:
         for pod in due:
             memory.polled_at[pod.uid] = now
         reports = await asyncio.gather(*(self._ask(pod) for pod in due))
-        memory.add_progress(tuple(report for report in reports if report is not None))
-        if due:
+        memory.add_progress(tuple(report for report in reports if isinstance(report, Progress)))
+        memory.merging = next((report for report in reports if isinstance(report, MergeProgress)), memory.merging)
+        if any(pod.stage is Stage.RUN for pod in due):
             memory.take_sample(now)
 
-    async def _ask(self, pod: PodView) -> Progress | None:
+    async def _ask(self, pod: PodView) -> Progress | MergeProgress | None:
         host = f"[{pod.address}]" if ":" in pod.address else pod.address
         metrics.POLLS.inc()
         try:
@@ -80,10 +85,10 @@ class Poller:
             metrics.POLL_ERRORS.inc()
             return None
         report = decode_report(body.decode(errors="replace"))
-        if not isinstance(report, Progress) or report.run != pod.run or report.index != (pod.index or 0):
-            metrics.POLL_ERRORS.inc()
-            return None
-        return report
+        if _is_of(report, pod):
+            return report
+        metrics.POLL_ERRORS.inc()
+        return None
 
     async def _body(self, url: str) -> bytes:
         """What a pod answers, as it was sent: the image is the user's choice, so the body may be anything.
@@ -104,6 +109,13 @@ class Poller:
         return bytes(body)
 
 
+def _is_of(report: Report | None, pod: PodView) -> TypeGuard[Progress | MergeProgress]:
+    """Whether a report can be that of the pod which was asked."""
+    if pod.stage is Stage.MERGE:
+        return isinstance(report, MergeProgress) and report.run == pod.run
+    return isinstance(report, Progress) and report.run == pod.run and report.index == (pod.index or 0)
+
+
 class _NotAReport(Exception):  # noqa: N818
     """A body that is not read."""
 
@@ -111,13 +123,13 @@ class _NotAReport(Exception):  # noqa: N818
 def due_pods(
     pods: Sequence[PodView], polled_at: dict[str, datetime], now: datetime, interval: timedelta
 ) -> list[PodView]:
-    """Running workers that were not asked within the interval, the longest unasked first."""
+    """Running workers and merges that were not asked within the interval, the longest unasked first."""
     # Timers fire a little early or late: a tenth of the interval makes no poll miss its turn.
     margin = interval / 10
     due = [
         pod
         for pod in pods
-        if pod.stage is Stage.RUN
+        if pod.stage in (Stage.RUN, Stage.MERGE)
         and pod.phase == "Running"
         and pod.started
         and pod.address

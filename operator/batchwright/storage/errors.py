@@ -15,6 +15,7 @@ to do.
     ├── SizeMismatch          what was written has not the size that it must have      (retryable)
     ├── EndpointUnreachable   no connection to the store                              (retryable)
     └── StorageUnavailable    the store answers with 5xx, throttles or cuts            (retryable)
+        └── UploadMissing     somebody has aborted the upload: it must begin anew
 
 Messages carry no credentials: only what the store itself says in its error, and our own words.
 """
@@ -129,3 +130,9 @@ class EndpointUnreachable(StorageError):
 class StorageUnavailable(StorageError):
     summary = "the store is not available"
     retryable = True
+
+
+class UploadMissing(StorageUnavailable):
+    """Retryable as a whole: no part of the upload can be sent any more."""
+
+    summary = "the upload was aborted"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -21,6 +22,7 @@ from batchwright.storage.errors import (
 )
 from batchwright.storage.file_errors import translated
 from batchwright.storage.file_paths import TEMPORARY_PREFIX, RootFolder
+from batchwright.storage.patience import Patience
 from batchwright.storage.protocol import (
     DEFAULT_CHUNK_BYTES,
     DeleteFailure,
@@ -30,6 +32,8 @@ from batchwright.storage.protocol import (
     Piece,
     Progress,
 )
+
+logger = logging.getLogger(__name__)
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 """How file systems say that they have no hard links."""
@@ -126,8 +130,26 @@ class FileStore:
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         return tuple(failure for key in keys for failure in self._delete(key))
 
-    def join(self, key: str, pieces: Iterable[Piece], *, progress: Progress | None = None) -> ObjectInfo:
-        return self._write_chunks(key, self._chunks(pieces), progress)
+    def join(
+        self,
+        key: str,
+        pieces: Iterable[Piece],
+        *,
+        progress: Progress | None = None,
+        patience: Patience | None = None,
+    ) -> ObjectInfo:
+        wanted = list(pieces)
+        return (patience or Patience()).call(lambda: self._write_chunks(key, self._chunks(wanted), progress))
+
+    def abort_uploads(self, prefix: str, ours: Callable[[str], bool]) -> None:
+        """What a temporary file was to become isn't known: its name alone says that it may go."""
+        try:
+            with self._translated("AbortMultipartUpload", prefix):
+                for path in self._folder.temporaries(prefix):
+                    path.unlink(missing_ok=True)
+                    logger.info("removed %s, which a killed writer left", path)
+        except StorageError as error:
+            logger.warning("temporary files were left behind: %s", error)
 
     def _chunks(self, pieces: Iterable[Piece]) -> Iterator[bytes]:
         for piece in pieces:

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from batchwright.storage.patience import Patience
 
 DEFAULT_CHUNK_BYTES = 1 << 20
 
@@ -155,13 +158,31 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def join(self, key: str, pieces: Iterable[Piece], *, progress: Progress | None = None) -> ObjectInfo:
+    def join(
+        self,
+        key: str,
+        pieces: Iterable[Piece],
+        *,
+        progress: Progress | None = None,
+        patience: Patience | None = None,
+    ) -> ObjectInfo:
         """Write one object that is the concatenation of the pieces, copied within the store where that is
         possible.
+
+        `patience`: a part that fails because the store is away is tried again, and what was joined before it
+        stays. Without it the first failure ends the join.
 
         The size is verified afterwards (SizeMismatch). On any error nothing is left at the key but what stood
         there before, and the unfinished upload is aborted; a refused abort is logged. Memory is about two
         parts (16 MiB; more only beyond 80 GB, because an upload has at most 10,000 parts). It can be run
         again at any time.
+        """
+        ...
+
+    def abort_uploads(self, prefix: str, ours: Callable[[str], bool]) -> None:
+        """Remove what writers that were killed left of objects under the prefix: unfinished uploads, temporary files.
+
+        `ours` says of an object's key whether its upload may be removed. It is called where no other writer of these
+        objects can be of use any more. What can't be removed is logged: a lifecycle rule gets it.
         """
         ...

@@ -25,6 +25,7 @@ from batchwright.storage.errors import (
     StorageError,
 )
 from batchwright.storage.join_plan import MAX_PARTS, STREAM_PART_BYTES, CopyPart, Part, plan_parts
+from batchwright.storage.patience import Patience
 from batchwright.storage.protocol import (
     DEFAULT_CHUNK_BYTES,
     DeleteFailure,
@@ -44,7 +45,14 @@ from batchwright.storage.s3_errors import (
     translated,
 )
 from batchwright.storage.s3_read import ReadRequest, ResumingRead, quoted, required_etag, unquoted
-from batchwright.storage.s3_upload import CopiedStep, ForwardProgress, MultipartUpload, SentStep, Step
+from batchwright.storage.s3_upload import (
+    CopiedStep,
+    ForwardProgress,
+    MultipartUpload,
+    SentStep,
+    Step,
+    abort_uploads,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
@@ -169,7 +177,7 @@ class S3Store:
         part = max(STREAM_PART_BYTES, -(-size // MAX_PARTS))
         with path.open("rb") as file:
             steps = [_file_step(file.fileno(), start, min(start + part, size)) for start in range(0, size, part)]
-            return self._upload(key, steps, None)
+            return self._upload(key, steps, None, Patience())
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
@@ -211,24 +219,36 @@ class S3Store:
             if not (isinstance(cause, ClientError) and code_of(cause) == "NoSuchKey"):
                 yield _failure(key, translate(cause, "DeleteObject", self.uri(key)))
 
-    def join(self, key: str, pieces: Iterable[Piece], *, progress: Progress | None = None) -> ObjectInfo:
+    def join(
+        self,
+        key: str,
+        pieces: Iterable[Piece],
+        *,
+        progress: Progress | None = None,
+        patience: Patience | None = None,
+    ) -> ObjectInfo:
+        patience = patience or Patience()
         wanted = [piece for piece in pieces if piece.size]
         with ThreadPoolExecutor(READERS, "batchwright-read") as readers:
             if sum(piece.size for piece in wanted) <= SINGLE_PUT_BYTES:
-                data = self._load(wanted, readers)
-                self.write(key, data)
+                data = patience.call(lambda: self._load(wanted, readers))
+                patience.call(lambda: self.write(key, data))
                 if progress:
                     progress(len(data))
-                return self._verified(key, len(data))
-            return self._join_parts(key, wanted, readers, progress)
+                return self._verified(key, len(data), patience)
+            return self._join_parts(key, wanted, readers, ForwardProgress(progress), patience)
 
     def _join_parts(
-        self, key: str, pieces: Sequence[Piece], readers: ThreadPoolExecutor, progress: Progress | None
+        self,
+        key: str,
+        pieces: Sequence[Piece],
+        readers: ThreadPoolExecutor,
+        forward: ForwardProgress,
+        patience: Patience,
     ) -> ObjectInfo:
         parts = plan_parts(pieces, copies=self._copies)
-        forward = ForwardProgress(progress)
         try:
-            return self._upload(key, [self._step(part, readers) for part in parts], forward.add)
+            return self._upload(key, [self._step(part, readers) for part in parts], forward.add, patience)
         except (NotSupported, AccessDenied, Misconfigured, SizeMismatch) as error:
             copied = any(isinstance(part, CopyPart) for part in parts)
             if not copied or (error.operation != "UploadPartCopy" and not isinstance(error, SizeMismatch)):
@@ -238,20 +258,24 @@ class S3Store:
                 self._copies = False
         parts = plan_parts(pieces, copies=False)
         forward.start_again()
-        return self._upload(key, [self._step(part, readers) for part in parts], forward.add)
+        return self._upload(key, [self._step(part, readers) for part in parts], forward.add, patience)
 
     def _step(self, part: Part, readers: ThreadPoolExecutor) -> Step:
         if isinstance(part, CopyPart):
             return CopiedStep(part.source, self.uri(part.source.key))
         return SentStep(part.size, lambda: self._load(part.pieces, readers))
 
-    def _upload(self, key: str, steps: Sequence[Step], progress: Progress | None) -> ObjectInfo:
-        with MultipartUpload(self._clients, self._bucket, key, self.uri(key), self._encryption) as upload:
+    def _upload(self, key: str, steps: Sequence[Step], progress: Progress | None, patience: Patience) -> ObjectInfo:
+        target = (self._clients, self._bucket, key, self.uri(key), self._encryption)
+        with MultipartUpload(*target, patience=patience) as upload:
             upload.run(steps, progress)
-        return self._verified(key, sum(step.size for step in steps))
+        return self._verified(key, sum(step.size for step in steps), patience)
 
-    def _verified(self, key: str, size: int) -> ObjectInfo:
-        info = self.head(key)
+    def abort_uploads(self, prefix: str, ours: Callable[[str], bool]) -> None:
+        abort_uploads(self._client, self._bucket, prefix, ours)
+
+    def _verified(self, key: str, size: int, patience: Patience) -> ObjectInfo:
+        info = patience.call(lambda: self.head(key))
         if info.size != size:
             raise SizeMismatch("HeadObject", self.uri(key), f"{info.size} bytes instead of {size}")
         return info

@@ -27,6 +27,7 @@ PERMISSIONS = {
     "UploadPartCopy": "s3:GetObject",
     "CompleteMultipartUpload": "s3:PutObject",
     "AbortMultipartUpload": "s3:AbortMultipartUpload",
+    "ListMultipartUploads": "s3:ListBucketMultipartUploads",
     "ListObjectsV2": "s3:ListBucket",
     "DeleteObject": "s3:DeleteObject",
     "DeleteObjects": "s3:DeleteObject",
@@ -85,7 +86,7 @@ _CODES: dict[str, _Kind] = {
     "TooManyRequests": errors.StorageUnavailable,
     "OperationAborted": errors.StorageUnavailable,
     "ConditionalRequestConflict": errors.StorageUnavailable,
-    "NoSuchUpload": errors.StorageUnavailable,
+    "NoSuchUpload": errors.UploadMissing,
 }
 
 _STATUSES: dict[int, _Kind] = {
@@ -184,7 +185,7 @@ def _kind(code: str, status: int, operation: str) -> _Kind:
         kind = errors.StorageUnavailable if status >= _SERVER_ERROR else StorageError
     if kind is errors.PreconditionFailed and operation in READS:
         return errors.ObjectChanged
-    if kind is errors.NotFound and operation in {"ListObjectsV2", "DeleteObjects"}:
+    if kind is errors.NotFound and operation in {"ListObjectsV2", "ListMultipartUploads", "DeleteObjects"}:
         return errors.BucketMissing
     return kind
 

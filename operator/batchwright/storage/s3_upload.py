@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from batchwright.storage.errors import NotSupported, StorageError
+from batchwright.storage.errors import NotSupported, StorageError, UploadMissing
+from batchwright.storage.patience import Patience
 from batchwright.storage.protocol import ObjectRange, Progress
 from batchwright.storage.s3_errors import TRANSPORT_ERRORS, translate, translated
 from batchwright.storage.s3_read import quoted, unquoted
 
 if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import CompletedPartTypeDef
 
     from batchwright.storage.s3_client import S3Clients
@@ -78,7 +80,18 @@ class MultipartUpload:
     (AbortIncompleteMultipartUpload) is for.
     """
 
-    def __init__(self, clients: S3Clients, bucket: str, key: str, uri: str, encryption: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        clients: S3Clients,
+        bucket: str,
+        key: str,
+        uri: str,
+        encryption: Mapping[str, Any],
+        *,
+        patience: Patience,
+    ) -> None:
+        self._patience = patience
+        self._failed = threading.Event()
         self._clients = clients
         self._target: dict[str, Any] = {"Bucket": bucket, "Key": key}
         self._uri = uri
@@ -103,7 +116,7 @@ class MultipartUpload:
         """Perform the steps as the parts 1, 2, 3… and complete the upload. The first error ends it."""
         parts: list[CompletedPartTypeDef | None] = [None] * len(steps)
         with ThreadPoolExecutor(PARTS_AT_ONCE, "batchwright-upload") as pool:
-            futures = {pool.submit(self._perform, number, step): number for number, step in enumerate(steps, 1)}
+            futures = {pool.submit(self._patiently, number, step): number for number, step in enumerate(steps, 1)}
             try:
                 for future in as_completed(futures):
                     number = futures[future]
@@ -111,9 +124,14 @@ class MultipartUpload:
                     if progress:
                         progress(steps[number - 1].size)
             except BaseException:
+                self._failed.set()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-        self._complete([part for part in parts if part is not None])
+        finished = [part for part in parts if part is not None]
+        self._patience.call(lambda: self._complete(finished), unless=UploadMissing)
+
+    def _patiently(self, number: int, step: Step) -> CompletedPartTypeDef:
+        return self._patience.call(lambda: self._perform(number, step), stopped=self._failed, unless=UploadMissing)
 
     def _perform(self, number: int, step: Step) -> CompletedPartTypeDef:
         if isinstance(step, CopiedStep):
@@ -166,6 +184,28 @@ class MultipartUpload:
                 self._clients.default.abort_multipart_upload(**self._upload)
         except StorageError as error:
             logger.warning("an unfinished upload was left behind: %s", error)
+
+
+def abort_uploads(client: S3Client, bucket: str, prefix: str, ours: Callable[[str], bool]) -> None:
+    """See `ObjectStore.abort_uploads`."""
+    pages = client.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=prefix)
+    try:
+        with translated("ListMultipartUploads", f"s3://{bucket}/{prefix}"):
+            found = [upload for page in pages for upload in page.get("Uploads", ()) if ours(upload["Key"])]
+    except StorageError as error:
+        logger.info("unfinished uploads are not looked for: %s", error)
+        return
+    for upload in found:
+        uri = f"s3://{bucket}/{upload['Key']}"
+        try:
+            with translated("AbortMultipartUpload", uri):
+                client.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+        except UploadMissing:
+            continue
+        except StorageError as error:
+            logger.warning("an unfinished upload was left behind: %s", error)
+        else:
+            logger.info("aborted an unfinished upload of %s", uri)
 
 
 def multipart_etag(part_etags: Sequence[str]) -> str | None:

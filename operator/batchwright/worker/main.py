@@ -21,9 +21,11 @@ from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import ExitCode
 from batchwright.api.reports import InterruptedReport, Progress, Report, ShardsMissingReport, encode_report
 from batchwright.api.worker_job import WorkerJob
+from batchwright.storage.errors import EndpointUnreachable
+from batchwright.storage.patience import Patience
 from batchwright.worker.failures import Interrupted, failure_of, final
 from batchwright.worker.http import Served, serving
-from batchwright.worker.merge import merge
+from batchwright.worker.merge_stage import merge_patiently
 from batchwright.worker.plan import plan
 from batchwright.worker.run.drain import Drain
 from batchwright.worker.run.stage_run import run
@@ -33,6 +35,9 @@ logger = logging.getLogger("batchwright.worker")
 
 FLUSH_SECONDS = 15.0
 """What is kept of the grace period for the last flush."""
+PLAN_PATIENCE_SECONDS = 60.0
+"""How long the plan tries again while the store is away. Nothing was paid for yet, and an address that is wrong must
+show soon."""
 INTERRUPTED_SECONDS = 5.0
 """How long the plan or the merge may take to come to its end after SIGTERM."""
 
@@ -111,10 +116,10 @@ def _parser() -> argparse.ArgumentParser:
         stage = stages.add_parser(name, help=text)
         stage.add_argument("--fingerprint", required=True, help="identity of the work, from the plan")
         stage.add_argument("--run", type=int, default=1, help="number of the run Job")
+        stage.add_argument("--port", type=int, default=names.WORKER_PORT, help="port of /progress")
     worker = stages.choices["run"]
     worker.add_argument("--workers", type=int, required=True, help="indexes of the run Job")
     worker.add_argument("--index", type=int, default=int(environment("JOB_COMPLETION_INDEX", "0")))
-    worker.add_argument("--port", type=int, default=names.WORKER_PORT, help="port of /progress")
     return parser
 
 
@@ -137,8 +142,9 @@ def _run_stage(stage: Stage, options: argparse.Namespace) -> tuple[ExitCode, Rep
     if options.stage == "run":
         return uvloop.run(_run_worker(stage, options))
     if options.stage == "plan":
-        return ExitCode.DONE, plan(stage)
-    report = merge(stage, fingerprint=options.fingerprint)
+        patience = Patience(PLAN_PATIENCE_SECONDS)
+        return ExitCode.DONE, patience.call(lambda: plan(stage), unless=EndpointUnreachable)
+    report = merge_patiently(stage, fingerprint=options.fingerprint, run=options.run, port=options.port)
     return ExitCode.SHARDS_MISSING if isinstance(report, ShardsMissingReport) else ExitCode.DONE, report
 
 

@@ -27,6 +27,7 @@ from batchwright.batchfile.shard_record import (
     Totals,
 )
 from batchwright.storage.errors import NotFound, ObjectChanged
+from batchwright.storage.patience import Patience
 from batchwright.storage.protocol import ObjectRange, ObjectStore
 from batchwright.worker.existing import find
 from batchwright.worker.failures import StageFailed, final
@@ -43,9 +44,13 @@ Progressed = Callable[[int, int], None]
 
 
 def merge(
-    stage: Stage, *, fingerprint: str, progressed: Progressed = lambda done, total: None
+    stage: Stage,
+    *,
+    fingerprint: str,
+    progressed: Progressed = lambda done, total: None,
+    patience: Patience | None = None,
 ) -> MergeReport | ShardsMissingReport:
-    """Publish the results, or say which shards have no record.
+    """Publish the results, or say which shards have no record. With `patience` a join outlasts an outage of the store.
 
     Raises:
         StageFailed: the records contradict the plan, or what they name is gone.
@@ -61,9 +66,10 @@ def merge(
         missing = sorted(set(range(len(plan.shards))) - committed)
         if missing:
             return ShardsMissingReport(count=len(missing), shards=ranges(missing))
-        summary = _publish(stage, plan, _read_records(store, layout, plan), progressed)
+        summary = _publish(stage, plan, _read_records(store, layout, plan), progressed, patience)
         store.write(layout.summary, encode_record(summary))
     warnings = tuple(_remove_stale(stage, summary))
+    _abort_uploads(stage, layout)
     if not stage.job.keep_work_objects:
         warnings += _clean(store, layout)
     return _report(store, summary, warnings)
@@ -102,7 +108,13 @@ def _renamed(stage: Stage, layout: WorkLayout, summary: SummaryRecord) -> Summar
     return summary
 
 
-def _publish(stage: Stage, plan: PlanRecord, records: Sequence[ShardRecord], progressed: Progressed) -> SummaryRecord:
+def _publish(
+    stage: Stage,
+    plan: PlanRecord,
+    records: Sequence[ShardRecord],
+    progressed: Progressed,
+    patience: Patience | None,
+) -> SummaryRecord:
     files = {kind: [file for record in records if (file := record.file(kind)) is not None] for kind in KINDS}
     total = sum(file.bytes for some in files.values() for file in some)
     joined = 0
@@ -114,7 +126,7 @@ def _publish(stage: Stage, plan: PlanRecord, records: Sequence[ShardRecord], pro
 
     try:
         published = {
-            kind: _join(stage.output_store, key, files[kind], count)
+            kind: _join(stage.output_store, key, files[kind], count, patience)
             for kind, key in published_keys(stage).items()
             if files[kind]
         }
@@ -133,11 +145,15 @@ def _publish(stage: Stage, plan: PlanRecord, records: Sequence[ShardRecord], pro
 
 
 def _join(
-    store: ObjectStore, key: str, files: Sequence[ShardFile], count: Callable[[int], None] | None = None
+    store: ObjectStore,
+    key: str,
+    files: Sequence[ShardFile],
+    count: Callable[[int], None] | None = None,
+    patience: Patience | None = None,
 ) -> ShardFile:
     """One object from many; the store verifies its size."""
     pieces = (ObjectRange(file.key, 0, file.bytes, file.etag or None) for file in files)
-    info = store.join(key, pieces, progress=count)
+    info = store.join(key, pieces, progress=count, patience=patience)
     logger.info("published %s, %d bytes", store.uri(key), info.size)
     return ShardFile(key, info.size, sum(file.lines for file in files), info.etag)
 
@@ -153,6 +169,12 @@ def _remove_stale(stage: Stage, summary: SummaryRecord) -> Iterator[str]:
         if kind not in summary.published and find(store, key) is not None:
             for failure in store.delete([key]):
                 yield f"{store.uri(key)} is of an earlier run and could not be deleted: {failure.reason}"
+
+
+def _abort_uploads(stage: Stage, layout: WorkLayout) -> None:
+    """Remove what workers and merges that were killed had begun to upload; invisible, and paid for, it would stay."""
+    published = set(published_keys(stage).values())
+    stage.output_store.abort_uploads(stage.layout.prefix, lambda key: key in published or key.startswith(layout.prefix))
 
 
 def _clean(store: ObjectStore, layout: WorkLayout) -> tuple[str, ...]:

@@ -1,7 +1,10 @@
 """The merge stage."""
 
+import pytest
+
 from batchwright.api.conditions import ConditionType, Phase, Reason
 from batchwright.api.reports import (
+    MergeProgress,
     Progress,
     ShardsMissingReport,
 )
@@ -13,7 +16,9 @@ from batchwright.controller.core.plan_of_actions import (
     CreateConfigMap,
     CreateJob,
     DeleteJob,
+    Wait,
 )
+from batchwright.controller.settings import Settings
 from builders import JobBuilder, ago, batchjob, job
 from fixtures.reconciling import MERGED, created, failed_with, failure, plan_for, status_of
 
@@ -28,6 +33,28 @@ class TestFinalizing:
 
         assert reason(job("merge", 1)) == "WaitingForMerge"
         assert reason(job("merge", 1).running_pod()) == "Merging"
+
+    @pytest.mark.parametrize(
+        ("merging", "message"),
+        [
+            (None, "Merging the results."),
+            (MergeProgress(run=2, bytes_joined=1, bytes_total=2), "Merging the results."),
+            (MergeProgress(run=1), "Merging."),
+            (MergeProgress(run=1, bytes_joined=0, bytes_total=900), "Merging: 0 of 900 B."),
+            (MergeProgress(run=1, bytes_joined=1_240_000_000, bytes_total=4 * 10**9), "Merging: 1.2 of 4.0 GB."),
+            (
+                MergeProgress(run=1, bytes_joined=10**6, bytes_total=2 * 10**6, message="Waiting for the storage: 503"),
+                "Merging: 1.0 of 2.0 MB. Waiting for the storage: 503.",
+            ),
+        ],
+    )
+    def test_it_says_how_far_the_merge_is(self, merging: MergeProgress | None, message: str) -> None:
+        status = status_of(self.MERGING.with_job(job("merge", 1).running_pod()).with_(merging=merging))
+        assert status.message == message
+
+    def test_it_asks_the_merge_again_without_reading_everything_anew(self) -> None:
+        wait = plan_for(self.MERGING.with_job(job("merge", 1).running_pod())).wait
+        assert wait == Wait(Settings().poll_interval, refresh=False)
 
     def test_published_results_complete_the_batchjob(self) -> None:
         builder = self.MERGING.with_status(finalizing_at=ago(seconds=10)).with_job(job("merge", 1).ended_pod(MERGED))

@@ -7,10 +7,11 @@ from datetime import timedelta
 
 import pytest
 
+from batchwright.api.reports import MergeProgress
 from batchwright.controller.memory import Memory
 from batchwright.controller.poll import Budget, Poller, due_pods
 from batchwright.controller.settings import Settings
-from builders import NOW, ago, job
+from builders import NOW, JobBuilder, ago, job
 from fixtures.kubernetes_api import reading
 
 
@@ -54,6 +55,26 @@ class TestPolling:
     async def test_a_worker_is_asked_over_http(
         self, monkeypatch: pytest.MonkeyPatch, head: bytes, body: bytes, heard: bool
     ) -> None:
+        run = job("run", 1).running_pod(address="127.0.0.1", index=0)
+        memory = await self.asked(monkeypatch, run, head, body)
+        assert [report.completed for report in memory.progress] == ([7] if heard else [])
+        assert memory.samples
+
+    MERGING = b'{"kind":"merge_progress","version":1,"run":2,"bytes_joined":3,"bytes_total":7}'
+
+    @pytest.mark.parametrize(
+        ("body", "heard"),
+        [(MERGING, True), (MERGING.replace(b'"run":2', b'"run":1'), False), (REPORT, False), (b"{}", False)],
+        ids=["report", "of another run", "of a worker", "nonsense"],
+    )
+    async def test_a_merge_is_asked_too(self, monkeypatch: pytest.MonkeyPatch, body: bytes, heard: bool) -> None:
+        merge = job("merge", 2).running_pod(address="127.0.0.1")
+        memory = await self.asked(monkeypatch, merge, b"200 OK", body)
+        assert memory.merging == (MergeProgress(run=2, bytes_joined=3, bytes_total=7) if heard else None)
+        assert memory.progress == memory.samples == ()
+
+    async def asked(self, monkeypatch: pytest.MonkeyPatch, stage: JobBuilder, head: bytes, body: bytes) -> Memory:
+        """What is remembered of a pod that answers so."""
         asked = []
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -67,12 +88,11 @@ class TestPolling:
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         monkeypatch.setattr("batchwright.api.names.WORKER_PORT", server.sockets[0].getsockname()[1])
         poller, memory = Poller(Settings()), Memory()
-        run = job("run", 1).running_pod(address="127.0.0.1", index=0)
-        memory.remember(reading(pods=run.pods))
+        memory.remember(reading(pods=stage.pods))
         await poller.poll(memory, NOW)
-        assert [report.completed for report in memory.progress] == ([7] if heard else [])
         assert len(asked) == 1
         assert b"accept-encoding: identity" in asked[0].lower()
         await poller.close()
         server.close()
         await server.wait_closed()
+        return memory

@@ -1,13 +1,15 @@
 """The merge stage: results are published, or missing shards are sent back to the run."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from batchwright.api.batchjob import BatchJobSpec
 from batchwright.api.conditions import Phase, Reason
 from batchwright.api.reports import MergeReport, ShardsMissingReport
 from batchwright.controller.core import attempts, blockers, completion, jobs, reports, running
+from batchwright.controller.core.blockers import Blocker
 from batchwright.controller.core.observed import JobView, Observed, Stage
 from batchwright.controller.core.plan_of_actions import Action, CreateJob, Wait
+from batchwright.controller.core.progress import format_bytes
 from batchwright.controller.core.reports import Failure
 from batchwright.controller.core.step import Advance, Step, failed
 from batchwright.controller.settings import Settings
@@ -93,7 +95,7 @@ def _merging(
     elif failure is not None:
         message = f"Merging the results again after: {failure.message}"
     elif started:
-        message = "Merging the results."
+        message = _progress(observed)
     else:
         message = "Waiting for the pod that merges the results."
     return Step(
@@ -103,5 +105,17 @@ def _merging(
         actions=actions,
         facts=_facts(observed),
         blocker=blocker,
-        wait=Wait(timedelta(seconds=15) if started else blockers.next_look(blocker, now, settings)),
+        wait=_wait(started, blocker, now, settings),
     )
+
+
+def _progress(observed: Observed) -> str:
+    merging = observed.merging
+    if merging is None or merging.run != running.number(observed):
+        return "Merging the results."
+    text = f"Merging: {format_bytes(merging.bytes_joined, merging.bytes_total)}" if merging.bytes_total else "Merging"
+    return f"{text}. {merging.message.rstrip('.')}." if merging.message else f"{text}."
+
+
+def _wait(started: bool, blocker: Blocker | None, now: datetime, settings: Settings) -> Wait:
+    return Wait(settings.poll_interval, refresh=False) if started else Wait(blockers.next_look(blocker, now, settings))

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from batchwright.api.batchjob import BatchJobSpec
-from batchwright.api.reports import Progress, Report
+from batchwright.api.reports import MergeProgress, Progress, Report
 from batchwright.api.status import BatchJobStatus
 
 
@@ -170,6 +170,8 @@ class Observed:
     occurrences: tuple[Occurrence, ...] = ()
     nodes_ready: Mapping[str, bool] = field(default_factory=dict)
     progress: tuple[Progress, ...] = ()
+    merging: MergeProgress | None = None
+    """What the merge said last."""
     samples: tuple[Sample, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     last_status_write: datetime | None = None

@@ -14,6 +14,7 @@ from batchwright.controller.core.observed import Sample
 WINDOW = timedelta(minutes=1)
 _SHORTEST = timedelta(seconds=1)
 _LONGEST = timedelta(days=999)
+_UNITS = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def extend(samples: tuple[Sample, ...], now: datetime, done: int) -> tuple[Sample, ...]:
@@ -44,6 +45,14 @@ def facts(status: BatchJobStatus, samples: tuple[Sample, ...]) -> dict[str, Any]
 def format_rate(rate: float) -> str:
     """Requests a second, such as 412/s and 0.3/s."""
     return f"{rate:.0f}/s" if rate >= 10 or rate == 0 else f"{rate:.1f}/s"  # noqa: PLR2004
+
+
+def format_bytes(done: int, total: int) -> str:
+    """A part of all bytes in the unit that suits all of them, such as 1.2 of 4.0 GB."""
+    unit = max((name for name in _UNITS if total >= _UNITS[name]), key=_UNITS.__getitem__, default="B")
+    if unit == "B":
+        return f"{done} of {total} B"
+    return f"{done / _UNITS[unit]:.1f} of {total / _UNITS[unit]:.1f} {unit}"
 
 
 def format_time_left(left: timedelta) -> str:

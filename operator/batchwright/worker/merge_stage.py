@@ -1,0 +1,47 @@
+"""The stage `merge` as a pod does it: it waits out a store that is away, and tells how far it is."""
+
+from typing import Final
+
+from batchwright.api.reports import MergeProgress, MergeReport, ShardsMissingReport
+from batchwright.storage.patience import Patience
+from batchwright.worker.http import Served, serving_in_thread
+from batchwright.worker.merge import merge
+from batchwright.worker.stage import Stage
+
+PATIENCE_SECONDS: Final = 15 * 60.0
+"""How long the store may be away before the Job controller gets the pod back, which then waits much longer."""
+
+
+class _Progress:
+    """Bytes joined by now. What is joined again after a failure is counted once."""
+
+    def __init__(self, run: int, patience: Patience) -> None:
+        self._run = run
+        self._patience = patience
+        self._joined = self._total = 0
+
+    def update(self, joined: int, total: int) -> None:
+        self._joined, self._total = max(self._joined, min(joined, total)), total
+
+    def report(self) -> MergeProgress:
+        failure = self._patience.failure
+        return MergeProgress(
+            run=self._run,
+            bytes_joined=self._joined,
+            bytes_total=self._total,
+            message=f"Waiting for the storage: {failure}" if failure else "",
+        )
+
+
+def merge_patiently(stage: Stage, *, fingerprint: str, run: int, port: int) -> MergeReport | ShardsMissingReport:
+    """Merge, and serve the progress at a port meanwhile.
+
+    Raises:
+        StageFailed, StorageError, RecordError: as `merge` does, StorageError where the store stayed away.
+    """
+    patience = Patience(PATIENCE_SECONDS)
+    progress = _Progress(run, patience)
+    with serving_in_thread(Served(progress.report), port):
+        return patience.call(
+            lambda: merge(stage, fingerprint=fingerprint, progressed=progress.update, patience=patience)
+        )
