@@ -8,12 +8,12 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from batchwright.api.reports import Progress
 from batchwright.batchfile.layout import WorkLayout
@@ -44,6 +44,10 @@ LAST_SAVE_SECONDS: Final = 6.0
 """What the store gets to take what is finished, and again for the worker's state, once nobody waits any longer."""
 
 
+Companion = Callable[[], Coroutine[Any, Any, None]]
+"""A task that runs until it is cancelled."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Item:
     shard: OpenShard
@@ -67,10 +71,11 @@ class Runner:
         spool: Path,
         stopping: asyncio.Event,
         segment_seconds: float = SEGMENT_SECONDS,
+        companions: Sequence[Companion] = (),
     ) -> None:
         """`stopping` is set by `stop`; the sleep of `sender` and `source` watches it too, so that no pause outlasts it.
 
-        `spool` is a folder of this worker alone.
+        `spool` is a folder of this worker alone. `companions` run beside the work, and end with it.
         """
         self._plan = plan
         self._layout = layout
@@ -84,6 +89,7 @@ class Runner:
         self._stopping = stopping
         self._sleep = sleep_unless(stopping)
         self._segment_seconds = segment_seconds
+        self._companions = companions
         self._concurrency = sender.policy.max_concurrency
         self._items: asyncio.Queue[_Item | None] = asyncio.Queue(maxsize=2 * self._concurrency)
         self._budget = ByteBudget(BYTES_IN_FLIGHT)
@@ -104,7 +110,8 @@ class Runner:
             as the storage allows.
         """
         self._working = asyncio.create_task(self._work())
-        saving = asyncio.create_task(self._save_regularly())
+        beside = [self._save_regularly(), *(self._accompany(companion) for companion in self._companions)]
+        companions = [asyncio.create_task(one) for one in beside]
         try:
             await asyncio.wait((self._working,))
         except asyncio.CancelledError:
@@ -112,7 +119,7 @@ class Runner:
             raise
         finally:
             try:
-                await _end(self._working, saving)
+                await _end(self._working, *companions)
             finally:
                 await self._save_last()
                 for shard in self._progress.open.values():
@@ -129,6 +136,7 @@ class Runner:
     def stop(self) -> None:
         """Send nothing new; what is in flight is waited for."""
         self._stopping.set()
+        self._sender.gate.stop()
         self._room.release()  # a feeder that waits for room looks up
 
     def abandon(self) -> None:
@@ -248,7 +256,7 @@ class Runner:
     async def _send(self, item: _Item) -> None:
         line, shard = item.line, item.shard
         request_id = f"{self._plan.fingerprint}-{line.number}-{self._me.attempt}"
-        outcome = await self._sender.send(line.request.url, bytes(line.request.body), request_id)
+        outcome = await self._sender.send(line.request.url, bytes(line.request.body), request_id, line.affinity)
         _deliver(shard, line, outcome)
         self._commit_if_complete(shard)
 
@@ -265,6 +273,13 @@ class Runner:
                 self._room.release()
         except Exception as error:
             # What is in flight could not be kept.
+            self._fail(error)
+            self.abandon()
+
+    async def _accompany(self, companion: Companion) -> None:
+        try:
+            await companion()
+        except Exception as error:
             self._fail(error)
             self.abandon()
 
