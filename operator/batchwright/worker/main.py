@@ -28,6 +28,7 @@ from batchwright.worker.http import Served, serving
 from batchwright.worker.merge_stage import merge_patiently
 from batchwright.worker.plan import plan
 from batchwright.worker.run.drain import Drain
+from batchwright.worker.run.runner import SEGMENT_SECONDS
 from batchwright.worker.run.stage_run import run
 from batchwright.worker.stage import Mounts, Stage, open_stage
 
@@ -120,6 +121,12 @@ def _parser() -> argparse.ArgumentParser:
     worker = stages.choices["run"]
     worker.add_argument("--workers", type=int, required=True, help="indexes of the run Job")
     worker.add_argument("--index", type=int, default=int(environment("JOB_COMPLETION_INDEX", "0")))
+    worker.add_argument(
+        "--segment-seconds",
+        type=float,
+        default=float(environment("BATCHWRIGHT_SEGMENT_SECONDS", str(SEGMENT_SECONDS))),
+        help="seconds between two segments: the finished work that a killed worker loses at most",
+    )
     return parser
 
 
@@ -151,7 +158,8 @@ def _run_stage(stage: Stage, options: argparse.Namespace) -> tuple[ExitCode, Rep
 async def _run_worker(stage: Stage, options: argparse.Namespace) -> tuple[ExitCode, Report]:
     drain = Drain(defaults.grace_period(stage.job.batchjob.spec).total_seconds() - FLUSH_SECONDS)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, drain.request)
-    arguments = {name: getattr(options, name) for name in ("fingerprint", "run", "index", "workers")}
+    names_of_arguments = ("fingerprint", "run", "index", "workers", "segment_seconds")
+    arguments = {name: getattr(options, name) for name in names_of_arguments}
     nothing = Progress(index=options.index, run=options.run)
     async with serving(Served(lambda: drain.progress() or nothing), options.port):
         report = await drain.run(lambda started: run(stage, **arguments, started=started))
