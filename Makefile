@@ -121,6 +121,10 @@ bench: env ## Measure beside what else there is; a few minutes, on a quiet machi
 	@$(BIN)/python bench/dispatch.py --quick
 	@$(BIN)/python bench/plan.py
 
+.PHONY: bench-stragglers
+bench-stragglers: env ## How long a job's last lines take, by order and shard size; 25 minutes (ARGS=--quick: one)
+	@$(BIN)/python bench/stragglers.py $(ARGS)
+
 .PHONY: clean
 clean: ## Remove what tools and tests leave; the environment and the cluster stay
 	@rm -rf .try .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage build dist bench/results
