@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from batchwright.storage import patience
 from batchwright.storage.errors import (
     AccessDenied,
     EndpointUnreachable,
@@ -18,8 +19,10 @@ from batchwright.storage.errors import (
     SizeMismatch,
     StorageError,
     StorageUnavailable,
+    UploadMissing,
 )
 from batchwright.storage.join_plan import MIB
+from batchwright.storage.patience import Patience
 from batchwright.storage.probe import probe_conditional_put
 from batchwright.storage.protocol import Literal, ObjectRange
 from batchwright.storage.s3 import MAX_CONFLICTS, S3Store
@@ -356,6 +359,75 @@ class TestJoining:
         s3_proxy.inject("GetObject", Cut(after=3 * MIB), times=3)
         store.join("joined", self.PIECES)
         assert self.content(store) == self.EXPECTED
+
+
+class TestPatientJoins:
+    """Minutes without a store, in the midst of a join: what was joined before is not joined again."""
+
+    PIECES = (*(ObjectRange("piece", 0, 9 * MIB) for _ in range(3)), Literal(b"end"))
+    EXPECTED = bytes(27 * MIB) + b"end"
+
+    @pytest.fixture(autouse=True)
+    def _arranged(self, s3_bucket: S3Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+        s3_bucket.put("piece", bytes(9 * MIB))
+        monkeypatch.setattr(patience, "FIRST_PAUSE", 0.01)
+
+    @pytest.mark.parametrize("copies", [True, False])
+    @pytest.mark.parametrize(
+        "operation", ["GetObject", "UploadPart", "UploadPartCopy", "CompleteMultipartUpload", "HeadObject"]
+    )
+    def test_an_outage_at_any_moment_is_waited_out(
+        self, store: S3Store, s3_proxy: FaultProxy, s3_bucket: S3Bucket, operation: str, copies: bool
+    ) -> None:
+        if not copies:
+            s3_proxy.inject("UploadPartCopy", Answer(501, "NotImplemented"), times=3)
+        s3_proxy.inject(operation, Answer(503, "SlowDown"), times=5)  # the client tries each call twice
+        reported: list[int] = []
+        info = store.join("joined", self.PIECES, progress=reported.append, patience=Patience(60.0))
+        assert info.size == sum(reported) == len(self.EXPECTED)
+        assert b"".join(s3_bucket.store().stream("joined")) == self.EXPECTED
+        assert s3_proxy.operations.count("CreateMultipartUpload") == (1 if copies else 2)
+        assert s3_bucket.unfinished_uploads() == []
+
+    def test_parts_that_were_sent_are_not_sent_again(self, store: S3Store, s3_proxy: FaultProxy) -> None:
+        s3_proxy.inject("UploadPartCopy", Before(lambda: None), times=2)
+        s3_proxy.inject("UploadPartCopy", Answer(503, "SlowDown"), times=4)
+        store.join("joined", self.PIECES, patience=Patience(60.0))
+        assert s3_proxy.operations.count("UploadPartCopy") == 3 + 4
+        assert s3_proxy.operations.count("CreateMultipartUpload") == 1
+
+    def test_an_upload_that_somebody_aborted_is_not_gone_on_with(self, store: S3Store, s3_proxy: FaultProxy) -> None:
+        s3_proxy.inject("UploadPartCopy", Answer(404, "NoSuchUpload"))
+        with pytest.raises(UploadMissing):
+            store.join("joined", self.PIECES, patience=Patience(60.0))
+
+    def test_what_is_refused_is_not_tried_for_minutes(self, store: S3Store, s3_proxy: FaultProxy) -> None:
+        s3_proxy.inject("UploadPart", Answer(403, "AccessDenied"))
+        with pytest.raises(AccessDenied):
+            store.join("joined", self.PIECES, patience=Patience(60.0))
+
+
+class TestUnfinishedUploads:
+    """What killed writers left."""
+
+    def begin(self, bucket: S3Bucket, *keys: str) -> None:
+        for key in keys:
+            bucket.client.create_multipart_upload(Bucket=bucket.name, Key=key)
+
+    def test_ones_own_are_aborted_and_no_others(self, store: S3Store, s3_bucket: S3Bucket) -> None:
+        self.begin(s3_bucket, "out/job/results.jsonl", "out/job/results.jsonl", "out/job/theirs", "out/other")
+        store.abort_uploads("out/job/", lambda key: not key.endswith("theirs"))
+        assert sorted(s3_bucket.unfinished_uploads()) == ["out/job/theirs", "out/other"]
+
+    @pytest.mark.parametrize("operation", ["ListMultipartUploads", "AbortMultipartUpload"])
+    @pytest.mark.parametrize("fault", [Answer(403, "AccessDenied"), Answer(501, "NotImplemented"), Answer(503, "Busy")])
+    def test_where_that_is_refused_nothing_fails(
+        self, store: S3Store, s3_proxy: FaultProxy, s3_bucket: S3Bucket, operation: str, fault: Answer
+    ) -> None:
+        self.begin(s3_bucket, "out/job/a", "out/job/b")
+        s3_proxy.inject(operation, fault)
+        store.abort_uploads("out/job/", lambda key: True)
+        assert len(s3_bucket.unfinished_uploads()) == 2
 
 
 class TestProbing:

@@ -20,6 +20,7 @@ from batchwright.storage.errors import (
 )
 from batchwright.storage.file import FileStore
 from batchwright.storage.file_errors import translate
+from batchwright.storage.file_paths import TEMPORARY_PREFIX
 from batchwright.storage.protocol import Literal, ObjectRange
 
 
@@ -307,3 +308,18 @@ def test_races_with_pruning_are_bounded(store: FileStore, monkeypatch: pytest.Mo
     with pytest.raises(NotFound):
         store.write("folder/object", b"")
     assert file_module.MAX_PRUNE_RACES < 100
+
+
+def test_what_killed_writers_left_is_removed_and_nothing_else(store: FileStore, root: Path) -> None:
+    for key in ("out/job/results.jsonl", "out/job/work/segment", "out/job-b/results.jsonl"):
+        store.write(key, b"kept")
+    for folder in ("out/job", "out/job/work", "out/job-b"):
+        (root / folder / f"{TEMPORARY_PREFIX}0123").write_bytes(b"half")
+    store.abort_uploads("out/job/", lambda key: True)
+    assert [name for name in names(root) if TEMPORARY_PREFIX in name] == [f"out/job-b/{TEMPORARY_PREFIX}0123"]
+    assert len(list(store.list(""))) == 3
+
+
+def test_removing_what_killed_writers_left_never_fails(root: Path) -> None:
+    FileStore(root / "missing").abort_uploads("out/job/", lambda key: True)
+    FileStore(root).abort_uploads("../elsewhere/", lambda key: True)
