@@ -1,0 +1,87 @@
+"""A whole run against several replicas of a server behind one name."""
+
+import socket
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fixtures.worker import JobUnderTest, chat_line, chat_lines, ids, wait_until
+from integration.worker.transport.replicas import HOST, Replicas, replicas
+
+LONG_PREFIX = 2000
+"""Characters of a prompt's beginning: more than enough to count as a prefix."""
+
+
+@pytest.fixture(scope="module")
+def all_three() -> Iterator[Replicas]:
+    with replicas(3) as made:
+        yield made
+
+
+@pytest.fixture
+def three(all_three: Replicas, monkeypatch: pytest.MonkeyPatch) -> Replicas:
+    """Three replicas as they are after their start, and a name that stands for them."""
+    all_three.reset()
+    look_up = socket.getaddrinfo
+
+    def getaddrinfo(host: Any, port: Any, *arguments: Any, **options: Any) -> Any:
+        if host != HOST:
+            return look_up(host, port, *arguments, **options)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in all_three.addresses]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    return all_three
+
+
+def against(job: JobUnderTest, three: Replicas, **requests: Any) -> JobUnderTest:
+    return replace(job, server_url=three.url).with_spec(requests={"concurrency": "Fixed", **requests})
+
+
+def test_replicas_share_the_requests_of_all_workers(job: JobUnderTest, three: Replicas) -> None:
+    lines = chat_lines(300, "delay=0.02")
+    against(job, three, maxConcurrency=12).with_spec(sharding={"linesPerShard": 50}).input(lines).complete(workers=2)
+    assert ids(job.published("results.jsonl")) == ids(lines)
+    assert all(80 <= count <= 120 for count in three.arrivals().values())
+
+
+def test_requests_with_one_prefix_go_to_one_replica(job: JobUnderTest, three: Replicas) -> None:
+    prefixes = [f"{number} " * (LONG_PREFIX // 3) for number in range(10, 50)]
+    lines = [
+        chat_line(
+            f"{prefix[:2]}-{number}", "delay=0.05-0.3", messages=[{"role": "user", "content": f"{prefix}{number}"}]
+        )
+        for number in range(3)
+        for prefix in prefixes
+    ]
+    against(job, three, maxConcurrency=24).with_spec(sharding={"linesPerShard": len(lines)}).input(lines).complete()
+    homes = defaultdict[str, Counter[str]](Counter)
+    for address, arrived in three.arrived().items():
+        for custom_id in arrived:
+            homes[custom_id[:2]][address] += 1
+    at_home = [prefix for prefix, home in homes.items() if max(home.values()) == 3]
+    assert len(homes) == 40
+    assert len(at_home) >= 20, homes  # by chance one in nine
+
+
+def test_a_replica_that_dies_in_mid_run_loses_nothing(job: JobUnderTest, three: Replicas) -> None:
+    lines = chat_lines(300, "delay=0.1")
+    running = against(job, three, maxConcurrency=12, retries=0).input(lines)
+    planned = running.plan()
+    dying = three.stubs["127.0.0.2"]
+
+    def kill() -> None:
+        wait_until(lambda: dying.stats().total > 20)
+        dying.kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    running.work(planned)
+    killer.join()
+    three.start("127.0.0.2")
+    counts = running.merge(planned).request_counts
+    assert (counts.completed, counts.failed) == (300, 0)
+    assert ids(job.published("results.jsonl")) == ids(lines)
