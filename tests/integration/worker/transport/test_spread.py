@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from batchwright.worker.transport import Answer, ConnectFailed, ConnectionLost, TransportSettings
+from batchwright.worker.transport import Answer, ConnectFailed, ConnectionLost, TransportSettings, open_transport
 from batchwright.worker.transport.spread import Pace, SpreadTransport
 from integration.worker.transport.replicas import (
     CHAT,
@@ -113,6 +113,16 @@ class TestAffinity:
 
 
 class TestNames:
+    async def test_a_name_of_this_machine_is_reached_over_the_family_that_is_served(self) -> None:
+        async with scripted_server(answer()) as server:
+            transport = open_transport(TransportSettings(f"http://localhost:{server.port}", 4))
+            assert isinstance(transport, SpreadTransport)
+            assert (await transport.post(CHAT, b"{}", headers={}, timeout=20)).status == 200
+            assert (await transport.get("/health", timeout=20)).status == 200
+            await transport.close()
+            with pytest.raises(ConnectFailed, match="closed"):
+                await transport.post(CHAT, b"{}", headers={}, timeout=20)
+
     async def test_the_name_stays_in_the_host_header(self) -> None:
         async with (
             scripted_server(answer()) as server,
@@ -261,6 +271,10 @@ class TestProbe:
         async with spread(f"http://model.test:{port}", Names(["127.0.0.1", "127.0.0.2"])) as transport:
             with pytest.raises(ConnectFailed, match="refused"):
                 await transport.probe("/health", timeout=5)
+
+    async def test_one_address_that_can_not_be_reached_is_no_answer_to_a_get(self, three: Replicas) -> None:
+        async with spread(three.url, Names(["127.0.0.77", "127.0.0.1", "127.0.0.78"])) as transport:
+            assert (await transport.get("/v1/models", timeout=5)).status == 200
 
     async def test_each_address_is_asked_for_its_metrics(self, three: Replicas) -> None:
         async with spread(three.url, Names(three.addresses)) as transport:

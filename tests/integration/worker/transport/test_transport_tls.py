@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from batchwright.worker.transport import Answer, ConnectFailed, TransportSettings, open_transport
+from batchwright.worker.transport.aiohttp_transport import tls_context
+from batchwright.worker.transport.spread import SpreadTransport
+from integration.worker.transport.replicas import Names
 from integration.worker.transport.scripted_server import answer, scripted_server
 
 
@@ -105,3 +108,24 @@ async def test_a_bundle_that_is_missing_or_no_pem_says_so(trusted: Certificate, 
     (tmp_path / "empty.crt").write_text("not a certificate")
     with pytest.raises(ConnectFailed, match="no certificates in PEM form"):
         await ask(trusted, tmp_path / "empty.crt")
+
+
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [("elsewhere.example", None), ("model.test", "not valid for 'model.test'")],
+)
+async def test_a_replica_must_show_a_certificate_for_the_name_and_not_for_its_address(
+    misnamed: Certificate, host: str, message: str | None
+) -> None:
+    async with scripted_server(answer(b"over TLS"), tls=misnamed.context()) as server:
+        settings = TransportSettings(f"https://{host}:{server.port}", 1, ca_bundle=misnamed.certificate)
+        transport = SpreadTransport(settings, tls=tls_context(settings), resolver=Names(["127.0.0.1"]))
+        request = transport.post("/v1/completions", b"{}", headers={}, timeout=20)
+        try:
+            if message is None:
+                assert (await request).body == b"over TLS"
+            else:
+                with pytest.raises(ConnectFailed, match=message):
+                    await request
+        finally:
+            await transport.close()
