@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable
 from functools import partial
 
+from batchwright.api.defaults import RequestPolicy
 from batchwright.api.reports import Progress
 from batchwright.batchfile.layout import WorkLayout
 from batchwright.batchfile.plan_record import PlanRecord, RecordError, decode_record
@@ -21,9 +22,11 @@ from batchwright.worker.run.sender import Sender
 from batchwright.worker.run.shard_input import ShardInput
 from batchwright.worker.run.spool_folder import own_folder
 from batchwright.worker.run.stopping import sleep_unless
+from batchwright.worker.server.adaptive_limit import AdaptiveLimit
 from batchwright.worker.server.availability import Availability, WatchTimes
-from batchwright.worker.server.concurrency import FixedLimit
+from batchwright.worker.server.concurrency import FixedLimit, Limit
 from batchwright.worker.server.gate import Gate
+from batchwright.worker.server.sampling import Sampling
 from batchwright.worker.server.watch import Watch
 from batchwright.worker.stage import Stage, open_server
 
@@ -52,7 +55,7 @@ async def run(
     layout = stage.layout.work(fingerprint)
     plan = await patiently(partial(read_plan, stage.output_store, layout))
     identity = WorkerIdentity(run=run, index=index, workers=workers, attempt=secrets.token_hex(4))
-    gate = Gate(Availability(times), FixedLimit(stage.policy.max_concurrency))
+    gate = Gate(Availability(times), limit_for(stage.policy))
     earlier = await patiently(partial(_earlier_state, stage.output_store, layout, identity))
     progress = RunProgress(identity, earlier, gate)
     logger.info("worker %d of %d, attempt %s, %d shards", index, workers, identity.attempt, len(plan.shards))
@@ -60,6 +63,7 @@ async def run(
     sleep = sleep_unless(stopping)
     transport = open_server(stage)
     watch = Watch(transport, gate, stage.api_key, plan.model)
+    sampling = Sampling(transport, gate, workers=workers)
     try:
         with own_folder(stage.mounts.spool, identity.attempt) as spool:
             runner = Runner(
@@ -80,12 +84,17 @@ async def run(
                 spool=spool,
                 stopping=stopping,
                 segment_seconds=segment_seconds,
-                companions=(watch.run,),
+                companions=(watch.run, sampling.run) if stage.policy.adaptive else (watch.run,),
             )
             started(runner, progress)
             return await runner.run()
     finally:
         await transport.close()
+
+
+def limit_for(policy: RequestPolicy) -> Limit:
+    """The rule for requests in flight that `spec.requests` asks for."""
+    return AdaptiveLimit(policy.max_concurrency) if policy.adaptive else FixedLimit(policy.max_concurrency)
 
 
 def read_plan(store: ObjectStore, layout: WorkLayout) -> PlanRecord:
