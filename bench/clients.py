@@ -40,6 +40,11 @@ async def transport(url: str, concurrency: int) -> AsyncIterator[Send]:
     await opened.close()
 
 
+def transport_by_name(url: str, concurrency: int) -> AbstractAsyncContextManager[Send]:
+    """Send to a name whose addresses are looked after, as that of a Service."""
+    return transport(url.replace("127.0.0.1", "localhost"), concurrency)
+
+
 @asynccontextmanager
 async def bare_aiohttp(url: str, concurrency: int) -> AsyncIterator[Send]:
     """The plainest loop over aiohttp, which everything else is compared with."""
@@ -131,6 +136,7 @@ CONTENDERS = {
     "worker": Contender("batchwright's whole worker, uvloop", None, uvloop=True),
     "transport": Contender("batchwright's transport, uvloop", transport, uvloop=True),
     "transport-asyncio": Contender("batchwright's transport, asyncio", transport),
+    "transport-by-name": Contender("batchwright's transport, uvloop, to a name", transport_by_name, uvloop=True),
     "aiohttp": Contender("bare aiohttp, asyncio", bare_aiohttp),
     "aiohttp-uvloop": Contender("bare aiohttp, uvloop", bare_aiohttp, uvloop=True),
     "openai": Contender("AsyncOpenAI and a semaphore", lambda u, c: openai_client(u, c, over_aiohttp=False)),
