@@ -245,7 +245,7 @@ class FileStore:
         except NotFound:
             return
         except StorageError as error:
-            yield DeleteFailure(key, str(error), error.permission)
+            yield DeleteFailure(key, str(error), error.permission, error.retryable)
             return
         self._prune(path.parent)
 

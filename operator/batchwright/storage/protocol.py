@@ -41,12 +41,13 @@ class FetchedObject:
 @dataclass(frozen=True, slots=True)
 class DeleteFailure:
     """A key that could not be deleted, and why, in words for a log or a condition. `permission` is set when
-    refused.
+    refused, `retryable` when the store may do it later.
     """
 
     key: str
     reason: str
     permission: str | None = None
+    retryable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

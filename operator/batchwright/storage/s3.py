@@ -299,7 +299,8 @@ def _info(key: str, size: int, answer: Any) -> ObjectInfo:
 
 
 def _failure(key: str, error: StorageError) -> DeleteFailure:
-    return DeleteFailure(key, str(error), error.permission if isinstance(error, AccessDenied) else None)
+    permission = error.permission if isinstance(error, AccessDenied) else None
+    return DeleteFailure(key, str(error), permission, error.retryable)
 
 
 def _file_step(descriptor: int, start: int, end: int) -> SentStep:

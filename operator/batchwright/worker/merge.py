@@ -5,8 +5,10 @@ the summary and the published objects speak for it.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
@@ -38,6 +40,9 @@ from batchwright.worker.run.tally import add_totals
 from batchwright.worker.stage import Stage
 
 logger = logging.getLogger(__name__)
+
+DELETE_PAUSES: Final = (1.0, 5.0, 15.0)
+"""Seconds between the tries to delete work objects: an outage must not leave them for ever, nor hold up the end."""
 
 Progressed = Callable[[int, int], None]
 """Called with the bytes joined and the bytes of all."""
@@ -179,8 +184,12 @@ def _abort_uploads(stage: Stage, layout: WorkLayout) -> None:
 
 def _clean(store: ObjectStore, layout: WorkLayout) -> tuple[str, ...]:
     """Delete segments and shard files; plan, records and summary stay, for a resubmission."""
-    prefixes = (layout.segments, layout.shard_files)
-    failures = store.delete(info.key for prefix in prefixes for info in store.list(prefix))
+    for pause in (*DELETE_PAUSES, None):
+        prefixes = (layout.segments, layout.shard_files)
+        failures = store.delete(info.key for prefix in prefixes for info in store.list(prefix))
+        if pause is None or not any(failure.retryable for failure in failures):
+            break
+        time.sleep(pause)
     if not failures:
         return ()
     return (f"{len(failures)} work objects under {store.uri(layout.prefix)} stay: {failures[0].reason}",)

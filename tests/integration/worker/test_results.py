@@ -191,3 +191,35 @@ class TestSettings:
         job = job.with_spec(output={"uri": job.place.output_uri, "names": names})
         job.input([chat_line("a"), chat_line("b", "status=400")]).complete()
         assert [ids(job.published(name)) for name in names.values()] == [["a"], ["b"], ["b"]]
+
+
+class TestTextsOfAnswers:
+    """What models say, in files for readers that cut at `\\n` and for those that use `splitlines`."""
+
+    TEXTS = (
+        "text=surrogate",
+        "text=line_separator",
+        "size=5MB",
+        "text=line_separator,size=5MB",
+        "status=400,text=surrogate",
+    )
+
+    def test_every_line_is_one_line_for_every_reader(self, job: JobUnderTest) -> None:
+        lines = [chat_line(f"{number} \u2028 \u0085", switches) for number, switches in enumerate(self.TEXTS)]
+        raw_input = b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines)
+        report = job.input(raw_input).complete()
+        assert (report.request_counts.completed, report.request_counts.failed) == (4, 1)
+        assert len(raw_input.decode().splitlines()) > len(lines), "the retry line had separators in it too"
+        for name, count in ((RESULTS, 4), (ERRORS, 1), (RETRY, 1)):
+            raw = job.published_bytes(name)
+            assert raw.endswith(b"\n")
+            by_newline, by_splitlines = raw.decode().split("\n")[:-1], raw.decode().splitlines()
+            assert by_newline == by_splitlines
+            assert len(raw.splitlines()) == len(by_newline) == count
+            for line in by_newline:
+                json.dumps(json.loads(line), ensure_ascii=False).encode()  # no half of a surrogate pair is left
+        texts = [line["response"]["body"]["choices"][0]["message"]["content"] for line in job.published(RESULTS)]
+        assert "\ufffd" in texts[0]
+        assert "\u2028" in texts[1]
+        assert len(texts[2].encode()) >= 5_000_000
+        assert "\u2028" in texts[3]
