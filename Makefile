@@ -125,6 +125,10 @@ bench: env ## Measure beside what else there is; a few minutes, on a quiet machi
 bench-stragglers: env ## How long a job's last lines take, by order and shard size; 25 minutes (ARGS=--quick: one)
 	@$(BIN)/python bench/stragglers.py $(ARGS)
 
+.PHONY: bench-concurrency
+bench-concurrency: env ## Compare rules for requests in flight on simulated servers; table and plot, a few minutes
+	@$(BIN)/python -m bench.concurrency.main --plot docs/concurrency.svg
+
 .PHONY: clean
 clean: ## Remove what tools and tests leave; the environment and the cluster stay
 	@rm -rf .try .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage build dist bench/results
