@@ -50,6 +50,8 @@ def tool(description: str, question: str) -> dict[str, Any]:
         lambda prefix, rest: {"prompt": [*map(ord, prefix), *map(ord, rest)]},
         lambda prefix, rest: {"instructions": prefix, "input": rest},
         lambda prefix, rest: {"input": [{"role": "system", "content": prefix}, {"role": "user", "content": rest}]},
+        lambda prefix, rest: {"model": "m", "query": prefix, "documents": [rest]},
+        lambda prefix, rest: {"model": "m", "text_1": prefix, "text_2": [rest]},
         lambda prefix, rest: {"messages": chat(prefix, rest)["messages"], "temperature": len(rest), "model": rest},
     ],
     ids=[
@@ -61,6 +63,8 @@ def tool(description: str, question: str) -> dict[str, Any]:
         "completions of token ids",
         "responses with instructions",
         "responses with messages",
+        "rerank",
+        "score",
         "other parameters differ",
     ],
 )
