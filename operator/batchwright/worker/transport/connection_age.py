@@ -7,8 +7,8 @@ a limit for idle time but none for age (aio-libs/aiohttp#4948), so the age is lo
 
 import random
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import aiohttp
@@ -28,15 +28,15 @@ def response_class(
     ends: WeakKeyDictionary[object, float] = WeakKeyDictionary()
 
     class AgeingResponse(aiohttp.ClientResponse):
-        async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        # Not a coroutine around the other one: each layer costs every request.
+        def start(self, connection: Connection) -> Coroutine[Any, Any, aiohttp.ClientResponse]:
             protocol = connection.protocol
             if protocol is not None:
-                now = clock()
                 end = ends.get(protocol)
                 if end is None:
-                    ends[protocol] = now + max_age_seconds * (1 + JITTER * (2 * chance() - 1))
-                elif now >= end:
+                    ends[protocol] = clock() + max_age_seconds * (1 + JITTER * (2 * chance() - 1))
+                elif clock() >= end:
                     protocol.force_close()
-            return await super().start(connection)
+            return super().start(connection)
 
     return AgeingResponse

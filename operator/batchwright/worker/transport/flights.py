@@ -1,49 +1,43 @@
 """Giving up requests that are in flight to a server that is gone."""
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
-
-from batchwright.worker.transport.errors import ConnectionLost
-from batchwright.worker.transport.protocol import Answer
 
 
 class Flights:
-    """Requests in flight to one address, which can be ended from outside.
+    """Tasks whose requests are in flight to one address, and which can be made to give them up.
 
-    Ending them by closing their connections would wait for what is still to be written, which a server that
-    no longer reads never lets happen.
+    Closing the connections instead would wait for what is still to be written, which a server that no longer
+    reads never lets happen. It isn't a coroutine around the request, since each layer costs every request.
     """
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], int] = {}
         self._dropped: set[asyncio.Task[Any]] = set()
 
-    async def run(self, request: Coroutine[Any, Any, Answer]) -> Answer:
-        """Wait for an answer.
-
-        Raises:
-            ConnectionLost: `drop` was called meanwhile.
-        """
+    def begin(self) -> asyncio.Task[Any]:
+        """The current task is about to wait for an answer."""
         task = asyncio.current_task()
         assert task is not None
-        cancelling = task.cancelling()
-        self._tasks.add(task)
-        try:
-            return await request
-        except asyncio.CancelledError:
-            # Like asyncio.timeout: someone else's wish to end the task goes first.
-            if task in self._dropped and task.cancelling() <= cancelling + 1:
-                raise ConnectionLost("the replica stopped answering, so the request was given up") from None
-            raise
-        finally:
-            self._tasks.discard(task)
-            if task in self._dropped:
-                self._dropped.discard(task)
-                task.uncancel()
+        self._tasks[task] = task.cancelling()
+        return task
+
+    def is_dropped(self, task: asyncio.Task[Any]) -> bool:
+        """Whether a CancelledError that ended the wait means that the request was given up.
+
+        As with asyncio.timeout, someone else's wish to end the task goes first.
+        """
+        return task in self._dropped and task.cancelling() <= self._tasks[task] + 1
+
+    def end(self, task: asyncio.Task[Any]) -> None:
+        """The wait is over, whatever came of it."""
+        del self._tasks[task]
+        if self._dropped and task in self._dropped:
+            self._dropped.discard(task)
+            task.uncancel()
 
     def drop(self) -> None:
-        """End all that is in flight now."""
-        for task in self._tasks - self._dropped:
+        """Give up all that is in flight now."""
+        for task in self._tasks.keys() - self._dropped:
             self._dropped.add(task)
             task.cancel()

@@ -27,7 +27,7 @@ from batchwright.worker.transport.errors import (
     TransportError,
 )
 from batchwright.worker.transport.flights import Flights
-from batchwright.worker.transport.protocol import Answer
+from batchwright.worker.transport.protocol import Answer, Body
 from batchwright.worker.transport.settings import TransportSettings, split_base_url
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class SpreadTransport:
     async def post(
         self,
         path: str,
-        body: bytes,
+        body: Body,
         *,
         headers: Mapping[str, str],
         timeout: float,  # noqa: ASYNC109
@@ -106,15 +106,22 @@ class SpreadTransport:
             timeout = await self._find_addresses(timeout)
         endpoint = self._endpoints.start(affinity, self._loop.time())
         replica = self._replicas[endpoint]
+        task = replica.flights.begin()
         failed = False
         try:
-            answer = await replica.flights.run(replica.transport.post(path, body, headers=headers, timeout=timeout))
+            answer = await replica.transport.post(path, body, headers=headers, timeout=timeout)
             failed = answer.status >= _HTTP_BAD_REQUEST
         except TransportError as error:
             failed = True
             self._note_error(endpoint, error)
             raise
+        except asyncio.CancelledError:
+            if not replica.flights.is_dropped(task):
+                raise
+            failed = True
+            raise ConnectionLost(f"the replica {', '.join(endpoint.address)} no longer answered") from None
         finally:
+            replica.flights.end(task)
             if failed and len(self._replicas) > 1:
                 self._loop.call_later(self._pace.penalty, self._endpoints.finish, endpoint)
             else:

@@ -182,18 +182,18 @@ class TestNames:
 
 
 class TestFailures:
-    async def test_a_killed_replica_costs_what_is_in_flight_to_it_and_comes_back(self) -> None:
-        with replicas(2) as two:
-            async with spread(two.url, Names(two.addresses)) as transport:
-                requests = asyncio.create_task(send(transport, 8, in_flight=8, stub="delay=1"))
-                await until(lambda: two.arrivals().total() == 8)
-                two.stubs["127.0.0.2"].kill()
-                results = await requests
-                assert sorted(isinstance(one, ConnectionLost) for one in results) == [False] * 4 + [True] * 4
-                await send(transport, 2, in_flight=1)
-                assert statuses(await send(transport, 40, in_flight=8)) == {200}
-                two.start("127.0.0.2")
-                await until_traffic(transport, two, "127.0.0.2")
+    async def test_a_killed_replica_costs_what_is_in_flight_to_it_and_comes_back(self, three: Replicas) -> None:
+        async with spread(three.url, Names(three.addresses)) as transport:
+            requests = asyncio.create_task(send(transport, 9, in_flight=9, stub="delay=1"))
+            await until(lambda: three.arrivals().total() == 9)
+            three.stubs["127.0.0.2"].kill()
+            results = await requests
+            assert sorted(isinstance(one, ConnectionLost) for one in results) == [False] * 6 + [True] * 3
+            await send(transport, 3, in_flight=1)
+            assert statuses(await send(transport, 40, in_flight=8)) == {200}
+
+            three.start("127.0.0.2")
+            await until_traffic(transport, three, "127.0.0.2")
 
     async def test_a_silent_replica_gives_its_requests_back_and_comes_back(self, three: Replicas) -> None:
         silent = three.stubs["127.0.0.2"]

@@ -1,48 +1,42 @@
 """Giving up requests that are in flight, and telling that from any other cancellation."""
 
 import asyncio
+from collections.abc import Awaitable
 
 import pytest
 
-from batchwright.worker.transport.errors import AnswerTimeout, ConnectionLost
 from batchwright.worker.transport.flights import Flights
-from batchwright.worker.transport.protocol import Answer
-
-OK = Answer(200, {}, b"{}")
 
 
-async def never() -> Answer:
-    await asyncio.Event().wait()
-    return OK
+class GivenUpError(Exception):
+    """What the request was told."""
 
 
-async def started(flights: Flights) -> asyncio.Task[Answer]:
-    task = asyncio.create_task(flights.run(never()))
+async def fly(flights: Flights, request: Awaitable[object]) -> None:
+    """Wait for a request as a transport does."""
+    task = flights.begin()
+    try:
+        await request
+    except asyncio.CancelledError:
+        if flights.is_dropped(task):
+            raise GivenUpError from None
+        raise
+    finally:
+        flights.end(task)
+
+
+async def started(flights: Flights) -> asyncio.Task[None]:
+    task = asyncio.create_task(fly(flights, asyncio.Event().wait()))
     await asyncio.sleep(0)
     return task
-
-
-async def test_an_answer_is_passed_on() -> None:
-    async def answered() -> Answer:
-        return OK
-
-    assert await Flights().run(answered()) is OK
-
-
-async def test_an_error_is_passed_on() -> None:
-    async def late() -> Answer:
-        raise AnswerTimeout("late")
-
-    with pytest.raises(AnswerTimeout):
-        await Flights().run(late())
 
 
 async def test_what_is_in_flight_is_lost_and_its_task_goes_on() -> None:
     flights = Flights()
 
     async def caller() -> int:
-        with pytest.raises(ConnectionLost):
-            await flights.run(never())
+        with pytest.raises(GivenUpError):
+            await fly(flights, asyncio.Event().wait())
         task = asyncio.current_task()
         assert task is not None
         await asyncio.sleep(0)
@@ -55,8 +49,29 @@ async def test_what_is_in_flight_is_lost_and_its_task_goes_on() -> None:
     assert await asyncio.gather(*callers) == [0, 0, 0]
 
 
-async def test_what_comes_later_is_not_lost() -> None:
+async def test_a_task_that_survived_a_cancellation_before_goes_on_too() -> None:
+    flights, survived = Flights(), asyncio.Event()
+
+    async def caller() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            survived.set()
+        with pytest.raises(GivenUpError):
+            await fly(flights, asyncio.Event().wait())
+
+    task = asyncio.create_task(caller())
+    await asyncio.sleep(0)
+    task.cancel()
+    await survived.wait()
+    await asyncio.sleep(0)
+    flights.drop()
+    await task
+
+
+async def test_what_comes_later_or_has_ended_is_not_lost() -> None:
     flights = Flights()
+    await fly(flights, asyncio.sleep(0))
     flights.drop()
     task = await started(flights)
     assert not task.done()
@@ -83,4 +98,4 @@ async def test_a_deadline_of_the_caller_stays_a_deadline() -> None:
     flights = Flights()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await flights.run(never())
+            await fly(flights, asyncio.Event().wait())
