@@ -1,0 +1,173 @@
+"""How many calls to the store a job costs. They grow with the shards, and with nothing else; docs/performance.md tells
+these figures.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from batchwright.api.reports import PlanReport
+from batchwright.batchfile.counts import Usage
+from batchwright.batchfile.plan_record import encode_record
+from batchwright.batchfile.result_line import result_line
+from batchwright.batchfile.shard_record import RESULTS, ShardFile, ShardRecord, Totals
+from batchwright.storage.s3 import S3Store
+from batchwright.worker.run.stage_run import run
+from batchwright.worker.stage import Stage
+from fixtures.s3 import S3Bucket
+from fixtures.worker import JobUnderTest, bucket_place, chat_lines, ids
+
+LINES_PER_SHARD = 3
+FEW, MANY = 4, 10
+"""Shards of the two jobs whose calls are compared."""
+
+
+@pytest.fixture
+def bucket_job(job: JobUnderTest, s3_bucket: S3Bucket) -> JobUnderTest:
+    return job.at(bucket_place(s3_bucket, s3_bucket.server.endpoint_url))
+
+
+@contextmanager
+def counting(stage: Stage) -> Iterator[Counter[str]]:
+    """The calls that the stage's stores make while the body runs, by operation. Tries after a failure count once."""
+    calls: Counter[str] = Counter()
+
+    def count(model: Any, **_: Any) -> None:
+        calls[model.name] += 1
+
+    stores = [store for store in (stage.input_store, stage.output_store) if isinstance(store, S3Store)]
+    clients = {client for store in stores for client in (store._clients.default, store._clients.patient)}
+    for client in clients:
+        client.meta.events.register("before-call.s3", count)
+    try:
+        yield calls
+    finally:
+        for client in clients:
+            client.meta.events.unregister("before-call.s3", count)
+
+
+def calls_of(job: JobUnderTest, shards: int, stub_switch: str | None = None) -> dict[str, Counter[str]]:
+    """The calls of each stage of a job with so many shards, by one worker, in a place of its own."""
+    job = replace(job, name=f"job-{shards}").with_spec(sharding={"linesPerShard": LINES_PER_SHARD})
+    job = job.input(chat_lines(shards * LINES_PER_SHARD, stub_switch))
+    calls: dict[str, Counter[str]] = {}
+    with counting(job.stage()) as calls["plan"]:
+        planned = job.plan()
+    with counting(job.stage()) as calls["run"]:
+        work_without_segments(job, planned)
+    with counting(job.stage()) as calls["merge"]:
+        job.merge(planned)
+    return calls
+
+
+def work_without_segments(job: JobUnderTest, planned: PlanReport) -> None:
+    """One worker, to whom no shard is open for so long that it would keep what is finished."""
+    beginning = {"fingerprint": planned.fingerprint, "run": 1, "index": 0, "workers": 1}
+    asyncio.run(run(job.stage(), **beginning, started=lambda *_: None, segment_seconds=3600.0))
+
+
+def for_each_shard(few: Counter[str], many: Counter[str]) -> dict[str, float]:
+    more = Counter(many)
+    more.subtract(few)
+    return {name: count / (MANY - FEW) for name, count in more.items() if count}
+
+
+def test_a_shard_costs_four_calls_in_the_run_and_two_in_the_merge(bucket_job: JobUnderTest) -> None:
+    few, many = (calls_of(bucket_job, shards) for shards in (FEW, MANY))
+    assert for_each_shard(few["plan"], many["plan"]) == {}
+    # Its claim, its results, its record; and its part of the input.
+    assert for_each_shard(few["run"], many["run"]) == {"PutObject": 3, "GetObject": 1}
+    # Its record and its results. Deleting takes a thousand objects at a time.
+    assert for_each_shard(few["merge"], many["merge"]) == {"GetObject": 2}
+
+
+def test_a_shard_with_failed_requests_costs_its_errors_and_retry_lines_too(bucket_job: JobUnderTest) -> None:
+    few, many = (calls_of(bucket_job, shards, "status=400") for shards in (FEW, MANY))
+    assert for_each_shard(few["run"], many["run"]) == {"PutObject": 4, "GetObject": 1}
+    assert for_each_shard(few["merge"], many["merge"]) == {"GetObject": 3}
+
+
+def test_beside_its_shards_a_worker_costs_eight_calls_and_the_merge_a_dozen(bucket_job: JobUnderTest) -> None:
+    calls = calls_of(bucket_job, FEW)
+    run, merge = calls["run"], calls["merge"]
+    run.subtract({"PutObject": 3 * FEW, "GetObject": FEW})
+    merge.subtract({"GetObject": 2 * FEW})
+    # The plan; an earlier state, records, segments and claims; claims again at the end; its state.
+    assert +run == {"GetObject": 1, "ListObjectsV2": 5, "PutObject": 1}
+    assert +merge == {
+        "GetObject": 1,
+        "ListObjectsV2": 6,
+        "PutObject": 2,
+        "HeadObject": 1,
+        "ListMultipartUploads": 1,
+        "DeleteObjects": 1,
+    }
+
+
+class TestTwoThousandShards:
+    """More than a listing's page, and more than may be deleted at once."""
+
+    SHARDS = 2000
+    PADDING = "x" * 9_000
+
+    @pytest.fixture
+    def planned(self, bucket_job: JobUnderTest) -> PlanReport:
+        job = bucket_job.with_spec(sharding={"linesPerShard": 1})
+        planned = job.input(chat_lines(self.SHARDS)).plan()
+        assert planned.shards == self.SHARDS
+        with ThreadPoolExecutor(16) as writers:
+            list(writers.map(self.commit(job.stage(), planned), range(self.SHARDS)))
+        return planned
+
+    def commit(self, stage: Stage, planned: PlanReport) -> Callable[[int], None]:
+        """Writes what a worker would have written of a shard of one line."""
+        store, layout, now = stage.output_store, stage.layout.work(planned.fingerprint), datetime.now(UTC)
+
+        def commit(shard: int) -> None:
+            line = result_line(
+                request_id=f"r{shard}",
+                custom_id=f"request-{shard}",
+                status=200,
+                server_request_id="s",
+                body=f'{{"text":"{self.PADDING}"}}'.encode(),
+            )
+            key = layout.shard_file(shard, "a", RESULTS)
+            store.write(key, line + b"\n")
+            record = ShardRecord(
+                shard=shard,
+                run=1,
+                index=0,
+                attempt="a",
+                lines=1,
+                totals=Totals(1, 0, Usage(total_tokens=1)),
+                started_at=now,
+                finished_at=now,
+                results=ShardFile(key, len(line) + 1, 1),
+            )
+            store.write(layout.record(shard), encode_record(record))
+
+        return commit
+
+    def test_are_merged_in_order_with_a_known_number_of_calls(
+        self, bucket_job: JobUnderTest, planned: PlanReport, s3_bucket: S3Bucket
+    ) -> None:
+        with counting(bucket_job.stage()) as calls:
+            report = bucket_job.merge(planned)
+        assert report.request_counts.completed == report.usage.total_tokens == self.SHARDS
+        numbers = [int(custom_id.removeprefix("request-")) for custom_id in ids(bucket_job.published("results.jsonl"))]
+        assert all(right == left + 1 for left, right in pairwise(numbers))
+        assert len(numbers) == self.SHARDS
+        # A part of the joined object may begin or end in the midst of a file, which is read twice then.
+        assert 2 * self.SHARDS <= calls["GetObject"] <= 2 * self.SHARDS + 10
+        assert calls.total() - calls["GetObject"] < 30
+        work = f"out/job/.batchwright/{planned.fingerprint}/"
+        left = s3_bucket.client.list_objects_v2(Bucket=s3_bucket.name, Prefix=f"{work}shards/")
+        assert left["KeyCount"] == 0
