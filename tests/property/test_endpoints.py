@@ -10,6 +10,7 @@ from batchwright.worker.transport.endpoints import LOAD_FACTOR, Address, Check, 
 
 ADDRESSES: list[Address] = [(f"10.0.0.{number}",) for number in range(1, 7)]
 some_addresses = st.lists(st.sampled_from(ADDRESSES), min_size=1, unique=True)
+perhaps_none = st.lists(st.sampled_from(ADDRESSES), unique=True)
 affinities = st.none() | st.integers(min_value=-(2**63), max_value=2**64)
 
 
@@ -21,11 +22,13 @@ class Spreading(RuleBasedStateMachine):
         self.endpoints = Endpoints()
         self.now = 0.0
         self.flight: list[Endpoint] = []
+        self.vouched = True
 
     @initialize(addresses=some_addresses)
     def first(self, addresses: list[Address]) -> None:
         self.endpoints.update(addresses, self.now)
 
+    @precondition(lambda self: self.endpoints.usable)
     @rule(affinity=affinities)
     def send(self, affinity: int | None) -> None:
         usable = self.endpoints.usable
@@ -47,14 +50,16 @@ class Spreading(RuleBasedStateMachine):
         else:
             self.endpoints.suspect(one)
 
+    @precondition(lambda self: self.endpoints.usable)
     @rule(data=st.data())
     def lose_a_connection(self, data: st.DataObject) -> None:
         self.endpoints.lose(data.draw(st.sampled_from(self.endpoints.usable)), self.now)
 
-    @rule(addresses=some_addresses)
+    @rule(addresses=perhaps_none)
     def look_up(self, addresses: list[Address]) -> None:
         self.endpoints.update(addresses, self.now)
-        assert {one.address for one in self.endpoints.listed} == set(addresses)
+        self.vouched = bool(addresses)
+        assert not addresses or {one.address for one in self.endpoints.listed} == set(addresses)
 
     @rule(data=st.data(), everyone=st.booleans())
     def check(self, data: st.DataObject, everyone: bool) -> None:
@@ -69,7 +74,7 @@ class Spreading(RuleBasedStateMachine):
             if check is Check.ALIVE and one.listed:
                 assert one in self.endpoints.usable
         if all(checks.get(one, Check.ALIVE) is not Check.ALIVE for one in usable):
-            assert Check.ALIVE in checks.values() or self.endpoints.usable == usable
+            assert Check.ALIVE in checks.values() or not self.vouched or self.endpoints.usable == usable
 
     @rule(seconds=st.floats(0, 20))
     def wait(self, seconds: float) -> None:

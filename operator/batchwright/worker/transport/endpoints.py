@@ -193,6 +193,8 @@ class Endpoints:
                 one.heard, one.out_since, one.suspected, one.failures = now, None, False, 0
             else:
                 failing.append(one)
+                # Where the name stands for nothing, even the last one goes.
+                one.listed = one.listed and (self._vouched or check is Check.SILENT)
         self._refresh()
         if all(one in failing for one in self.usable):
             return []
@@ -202,7 +204,6 @@ class Endpoints:
         """Whether what is in flight is lost."""
         one.failures += 1
         one.out_since = now if one.out_since is None else one.out_since
-        one.listed = one.listed and self._vouched
         self._refresh()
         if one.in_flight:
             certain = check is Check.REFUSING or one.failures >= TIMEOUTS_IN_A_ROW

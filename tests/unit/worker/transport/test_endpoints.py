@@ -124,6 +124,15 @@ class TestNames:
         endpoints.lose(at(endpoints, B), 3.0)
         assert in_use(endpoints) == set()
 
+    @pytest.mark.parametrize(("result", "left"), [(Check.REFUSING, set()), (Check.SILENT, {A})])
+    def test_a_name_without_addresses_lets_even_the_last_one_go_that_refuses(
+        self, result: Check, left: set[tuple[str, ...]]
+    ) -> None:
+        endpoints = of(A)
+        endpoints.update((), 1.0)
+        check(endpoints, 2.0, a=result)
+        assert in_use(endpoints) == left
+
     def test_the_last_listed_address_is_used_even_if_it_was_taken_out(self) -> None:
         endpoints = of(A, B)
         endpoints.lose(at(endpoints, B), 0.0)
