@@ -27,6 +27,8 @@ CHARGED_BACKOFF_SECONDS: Final = 30.0
 """Longest pause after a try that counts."""
 SPARED_BACKOFF_SECONDS: Final = 5.0
 """Longest pause after one that doesn't: the gate paces these, and the server should be full again soon after."""
+SHORTEST_PAUSE_SECONDS: Final = 0.1
+"""So long at least it is watched what becomes of other lines, before it is settled at whose expense a try failed."""
 MAX_BROKEN_TRIES: Final = 10
 """A line whose connection breaks so often, while other lines are answered, breaks it itself."""
 MAX_MODEL_MISSES: Final = 2
@@ -77,7 +79,7 @@ class Sender:
         tries = _Tries(request_id)
         while True:
             admitted = await self.gate.enter()
-            verdict = await self._try(path, body, tries.next_id(), affinity, admitted)
+            verdict = await self._try(path, body, tries, affinity, admitted)
             outcome = await self._settle(tries, admitted, verdict) if isinstance(verdict, Retry) else verdict
             if outcome is not None:
                 if tries.count > 1:
@@ -85,9 +87,10 @@ class Sender:
                 return record_tries(outcome, tries.count, tries.charged)
 
     async def _try(
-        self, path: str, body: bytes, request_id: str, affinity: int | None, admitted: Pass
+        self, path: str, body: bytes, tries: _Tries, affinity: int | None, admitted: Pass
     ) -> Outcome | Retry | None:
         """One try; None where it says nothing of the line: the server is gone, or the key was an old one."""
+        request_id = tries.next_id()
         try:
             key = self.api_key.headers()
             headers = {"X-Request-Id": request_id, **key}
@@ -113,44 +116,45 @@ class Sender:
             self.gate.gave_up(admitted)
             return None
         logger.debug("%s: %s", request_id, verdict.cause)
-        self.gate.failed(admitted, verdict)
+        self.gate.failed(admitted, verdict, line=tries.request_id, clean=tries.charged == 0)
         return verdict
 
     async def _settle(self, tries: _Tries, admitted: Pass, verdict: Retry) -> Outcome | None:
         """What a failed try comes to, once it is time for the next one: None for that."""
         match verdict.kind:
             case Kind.CHARGED:
-                return await self._charge(tries, admitted, verdict)
+                await self._pause(verdict, tries.charged + 1, CHARGED_BACKOFF_SECONDS)
+                return self._charge(tries, admitted, verdict)
             case Kind.FORBIDDEN:
                 return await self._settle_forbidden(tries, admitted, verdict)
             case Kind.MODEL_MISSING:
                 return await self._settle_model(tries, verdict)
-        others_answered = self._others_answered(admitted)
-        if verdict.kind is Kind.BROKEN_OFF and (others_answered or self.gate.is_out_of_patience()):
-            tries.broken += 1
-            if tries.broken >= MAX_BROKEN_TRIES:
-                return verdict.last
-        if others_answered or verdict.kind is Kind.PACED:
+        if verdict.kind is Kind.PACED or self.gate.others_answered_during(admitted):
             tries.spared += 1
         await self._pause(verdict, max(tries.spared, 1), SPARED_BACKOFF_SECONDS)
+        if verdict.kind is Kind.BROKEN_OFF:
+            return self._count_broken(tries, admitted, verdict)
         return None
 
-    async def _charge(self, tries: _Tries, admitted: Pass, verdict: Retry) -> Outcome | None:
-        is_last = tries.charged >= self.policy.retries
-        if not (is_last and self._others_answered(admitted)):
-            await self._pause(verdict, tries.charged + 1, CHARGED_BACKOFF_SECONDS)
-        if not self.gate.charges(admitted, verdict, line=tries.request_id, clean=tries.charged == 0):
+    def _charge(self, tries: _Tries, admitted: Pass, verdict: Retry) -> Outcome | None:
+        if not self.gate.charges(admitted):
             return None
         tries.charged += 1
-        return verdict.last if is_last else None
+        return verdict.last if tries.charged > self.policy.retries else None
+
+    def _count_broken(self, tries: _Tries, admitted: Pass, verdict: Retry) -> Outcome | None:
+        if self.gate.others_answered_after(admitted) or self.gate.is_out_of_patience():
+            tries.broken += 1
+        return verdict.last if tries.broken >= MAX_BROKEN_TRIES else None
 
     async def _settle_forbidden(self, tries: _Tries, admitted: Pass, verdict: Retry) -> Outcome | None:
         """A 403 is the server's state where it refuses the key for its models too, else the line's own."""
         if await self.models.ask_models() in (Listing.REFUSED, Listing.UNREACHABLE):
             return None
-        if self._others_answered(admitted):
+        await self._pause(verdict, tries.charged + 1, CHARGED_BACKOFF_SECONDS)
+        if self.gate.others_answered_after(admitted):
             return verdict.last
-        return await self._charge(tries, admitted, verdict)
+        return self._charge(tries, admitted, verdict)
 
     async def _settle_model(self, tries: _Tries, verdict: Retry) -> Outcome | None:
         if await self.models.ask_models() in (Listing.LISTED, Listing.NO_LIST):
@@ -162,12 +166,8 @@ class Sender:
         await self._pause(verdict, 1, SPARED_BACKOFF_SECONDS)
         return None
 
-    def _others_answered(self, admitted: Pass) -> bool:
-        """Whether other lines got answers since the try began."""
-        return self.gate.availability.answers > admitted.answers
-
     async def _pause(self, verdict: Retry, failures: int, longest: float) -> None:
-        wait = backoff(failures, self.chance(), longest)
+        wait = max(backoff(failures, self.chance(), longest), SHORTEST_PAUSE_SECONDS)
         await self.sleep(wait if verdict.after is None else verdict.after + wait)
 
 

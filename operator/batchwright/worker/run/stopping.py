@@ -16,7 +16,9 @@ def sleep_unless(stopping: asyncio.Event) -> Sleep:
 
     async def sleep(seconds: float) -> None:
         try:
-            await asyncio.wait_for(stopping.wait(), seconds)
+            # Python 3.11's wait_for may swallow a cancellation that comes together with the event.
+            async with asyncio.timeout(seconds):
+                await stopping.wait()
         except TimeoutError:
             return
         raise Stopping

@@ -21,6 +21,8 @@ from batchwright.worker.server.verdicts import Kind
 
 _CLEAN_LINES: Final = 2
 """Lines without earlier charges that must fail, with no answer to any line, before the server is at fault."""
+_VAIN_TRIES: Final = 3
+"""Tries that must find the server unavailable though a probe has just found it alive. A few come of old connections."""
 _LATE_PROBES: Final = 3
 """An overloaded server answers late: what is in flight is dropped when so many probes in a row got no answer."""
 
@@ -77,6 +79,22 @@ class Away:
         return _REASONS[self.cause]
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A try that ended without a real answer."""
+
+    kind: Kind
+    line: str
+    cause: str
+    began: float
+    clean: bool = True
+    """Whether its line has no charge yet."""
+    heard: bool = True
+    """Whether the server said anything at all."""
+    after: float | None = None
+    """Seconds after which the server wants to be asked again."""
+
+
 class Health(Enum):
     """What a probe came to."""
 
@@ -123,18 +141,18 @@ class Availability:
         """`chance` is evenly distributed over [0, 1)."""
         self.times = times or WatchTimes()
         self.away: Away | None = None
-        self.answers = 0
-        """Real answers so far, to any line: 2xx, or a final refusal. What began at one count and ends at another knows
-        that the server worked meanwhile."""
+        self._answered_at = -math.inf
         self._doubted = False
         """Whether anything below may differ from its start. It spares every answer of a healthy server the look."""
         self._quiet_since = -math.inf
         self._held_until = -math.inf
         self._clean_failures: set[str] = set()
+        self._spared: set[str] = set()
         self._suspected = False
         self._failing_probes = 0
         self._probe_from = -math.inf
         self._alive_at: float | None = None
+        self._vain_tries = 0
         self._cause_since = 0.0
         self._polls = _Pauses(self.times.first_poll, self.times.longest_poll, chance)
         self._poll_at = 0.0
@@ -149,9 +167,8 @@ class Availability:
         self._quiet_since = now
 
     def answered(self, now: float, began: float) -> None:
-        """A line got a real answer, to a try that began at `began`."""
-        self.answers += 1
-        self._quiet_since = now
+        """A line got a real answer, 2xx or a final refusal, to a try that began at `began`."""
+        self._answered_at = self._quiet_since = now
         if self._doubted:
             self._clear_doubts(began)
 
@@ -159,40 +176,48 @@ class Availability:
         self._failing_probes = 0
         self._held_until = -math.inf
         self._clean_failures.clear()
+        self._spared.clear()
         self._suspected = False
         self._alive_at = None
+        self._vain_tries = 0
         # What was let in with the old key, or before the model was gone, says nothing of now.
         outdated = self.away and self.away.cause in (Cause.KEY, Cause.MODEL) and began < self._cause_since
         if not outdated:
-            self._return()
+            self.away = None
+            self._doubted = False
 
-    def failed(
-        self, now: float, kind: Kind, *, began: float, answers: int, cause: str, after: float | None = None
-    ) -> None:
-        """A try ended without a real answer.
-
-        `began` and `answers` are the time and the count of answers as it began; `after` is what the server asked for.
-        """
+    def failed(self, now: float, failure: Failure) -> None:
+        """A try ended without a real answer."""
         self._doubted = True
-        if kind in (Kind.UNAVAILABLE, Kind.BROKEN_OFF):
-            self._unavailable(now, began, answers, cause)
-            return
-        if kind is Kind.CHARGED:  # is settled by `charges`
-            return
-        self._quiet_since = now
-        if self.answers > answers:
-            return
-        if kind is Kind.PACED and after is not None:
-            self._held_until = max(self._held_until, now + after)
-        elif kind is Kind.UNAUTHORIZED:
-            self._leave(now, Cause.KEY, cause)
+        if failure.heard:
+            self._quiet_since = now
+        match failure.kind:
+            case Kind.UNAVAILABLE | Kind.BROKEN_OFF:
+                self._unavailable(now, failure)
+            case Kind.CHARGED | Kind.FORBIDDEN if failure.clean and len(self._clean_failures) < _CLEAN_LINES:
+                self._clean_failures.add(failure.line)
+            case Kind.PACED:
+                self._paced(now, failure)
+            case Kind.UNAUTHORIZED if not self.answered_since(failure.began):
+                self._leave(now, Cause.KEY, failure.cause)
 
-    def _unavailable(self, now: float, began: float, answers: int, cause: str) -> None:
-        if self.answers > answers or (self.away and self.away.cause is Cause.PROBE):
+    def _paced(self, now: float, failure: Failure) -> None:
+        """A server that asks for patience is there."""
+        self._alive_at = None
+        self._vain_tries = 0
+        if failure.after is not None and not self.answered_since(failure.began):
+            self._held_until = max(self._held_until, now + failure.after)
+        if self.away and self.away.cause is Cause.ERRORS:
+            self.away = None
+
+    def _unavailable(self, now: float, failure: Failure) -> None:
+        if self.answered_since(failure.began) or (self.away and self.away.cause is Cause.PROBE):
             return
         self._suspected = True
-        if self._alive_at is not None and began >= self._alive_at:
-            self._leave(now, Cause.ERRORS, cause)
+        if self._alive_at is not None and failure.began >= self._alive_at:
+            self._vain_tries += 1
+            if self._vain_tries >= _VAIN_TRIES:
+                self._leave(now, Cause.ERRORS, failure.cause)
 
     def trial_began(self) -> None:
         """The one request of a trial goes out."""
@@ -203,15 +228,15 @@ class Availability:
         self._trying = False
         self._trial_at = now + self._trials.take()
 
-    def probed(self, now: float, health: Health, *, answers: int, cause: str = "") -> bool:
-        """A probe came to its end; it began at the count `answers`. Gives whether to drop what is in flight."""
+    def probed(self, now: float, health: Health, *, began: float, cause: str = "") -> bool:
+        """A probe that began at `began` came to its end. Gives whether to drop what is in flight."""
         self._doubted = True
         self._suspected = False
         self._probe_from = now + self.times.probe_again
         if health is Health.ALIVE:
             self._found_alive(now)
             return False
-        if self.answers > answers:  # a request knows better
+        if self.answered_since(began):  # a request knows better
             return False
         self._failing_probes += 1
         self._suspected = True
@@ -225,7 +250,7 @@ class Availability:
         self._failing_probes = 0
         self._alive_at = self._quiet_since = now
         if self.away and self.away.cause is Cause.PROBE:
-            self._return()
+            self.away = None
 
     def models_asked(self, now: float, listing: Listing, *, cause: str = "") -> None:
         """The server was asked for its models."""
@@ -238,7 +263,7 @@ class Availability:
             case Listing.UNREACHABLE:
                 self._suspected = True
             case Listing.LISTED | Listing.NO_LIST if self.away and self.away.cause is Cause.MODEL:
-                self._return()
+                self.away = None
         self._poll_at = now + self._polls.take()
 
     def key_changed(self, now: float) -> None:
@@ -254,10 +279,6 @@ class Availability:
             self._trial_at = now + self._trials.take()
         self.away = Away(cause, message, self.away.since if self.away else now)
 
-    def _return(self) -> None:
-        self.away = None
-        self._doubted = False
-
     # Questions
 
     def is_open(self, now: float) -> bool:
@@ -272,21 +293,32 @@ class Availability:
     def _is_tried(self) -> bool:
         return self.away is not None and self.away.cause in _TRIED
 
-    def charges(self, now: float, *, line: str, clean: bool, answers: int, cause: str) -> bool:
-        """Whether a failure of kind CHARGED counts against its line. To be asked late: after the pause that follows it.
+    def answered_since(self, moment: float) -> bool:
+        """Whether any line got a real answer after a moment."""
+        return self._answered_at > moment
 
-        `clean`: the line has no charge yet. `answers` is the count as the try began.
+    def charges(self, now: float, failure: Failure, *, ended: float, in_flight: int) -> bool:
+        """Whether a failure counts against its line. To be asked late, after the pause that follows it.
+
+        It does where the server answered others after it, or where nothing but this line, or lines that were charged
+        before, gives reason to doubt the server.
         """
-        if self.answers > answers:
+        if self.answered_since(ended):
             return True
         self._doubted = True
-        if clean and len(self._clean_failures) < _CLEAN_LINES:
-            self._clean_failures.add(line)
         if self.away is None and len(self._clean_failures) < _CLEAN_LINES:
-            return True
+            return not self._is_spared(now, failure.line, in_flight)
         if self.away is None:
-            self._leave(now, Cause.ERRORS, cause)
+            self._leave(now, Cause.ERRORS, failure.cause)
         return self.is_out_of_patience(now)
+
+    def _is_spared(self, now: float, line: str, in_flight: int) -> bool:
+        """The first line to fail while others still wait, in silence, is spared once: they may all be about to fail."""
+        silent = in_flight > 0 and now - self._quiet_since >= self.times.silence
+        if not silent or line in self._spared:
+            return False
+        self._spared.add(line)
+        return True
 
     def is_out_of_patience(self, now: float) -> bool:
         """Whether nothing but errors came for so long that the lines themselves may be the cause."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from batchwright.worker.run.stopping import Stopping
-from batchwright.worker.server.availability import Availability
+from batchwright.worker.server.availability import Availability, Failure
 from batchwright.worker.server.concurrency import Limit, ServerLoad, Signal
 from batchwright.worker.server.verdicts import Retry
 
@@ -25,12 +26,12 @@ R = TypeVar("R")
 class Pass:
     """One try that was let through."""
 
-    __slots__ = ("answers", "began", "dropped", "task", "trial")
+    __slots__ = ("began", "dropped", "ended", "failure", "task", "trial")
 
-    def __init__(self, began: float, answers: int, trial: bool) -> None:
+    def __init__(self, began: float, trial: bool) -> None:
         self.began = began
-        self.answers = answers
-        """Real answers of the server as the try began."""
+        self.ended = math.inf
+        self.failure: Failure | None = None
         self.trial = trial
         self.dropped = False
         """Whether the watch ended it, since the server is gone."""
@@ -95,7 +96,7 @@ class Gate:
             self.availability.sent(now)
         if trial:
             self.availability.trial_began()
-        return Pass(now, self.availability.answers, trial)
+        return Pass(now, trial)
 
     def answered(self, admitted: Pass, signal: Signal) -> None:
         """A try got a real answer."""
@@ -103,17 +104,13 @@ class Gate:
         self.availability.answered(now, admitted.began)
         self._leave(admitted, now, signal)
 
-    def failed(self, admitted: Pass, verdict: Retry) -> None:
-        """A try is to be done again."""
+    def failed(self, admitted: Pass, verdict: Retry, *, line: str, clean: bool) -> None:
+        """A try is to be done again. `clean`: its line has no charge yet."""
         now = self.clock()
-        self.availability.failed(
-            now,
-            verdict.kind,
-            began=admitted.began,
-            answers=admitted.answers,
-            cause=verdict.cause,
-            after=verdict.after,
+        admitted.failure = Failure(
+            verdict.kind, line, verdict.cause, admitted.began, clean, verdict.heard, verdict.after
         )
+        self.availability.failed(now, admitted.failure)
         self.attention.set()
         self._leave(admitted, now, Signal.OVERLOAD if verdict.overload else Signal.OTHER)
 
@@ -124,6 +121,7 @@ class Gate:
     def _leave(self, admitted: Pass, now: float, signal: Signal | None) -> None:
         if signal is not None:
             self.limit.finished(now, now - admitted.began, self.in_flight, signal)
+        admitted.ended = now
         self.in_flight -= 1
         self._passes.discard(admitted)
         if admitted.trial:
@@ -134,14 +132,23 @@ class Gate:
         elif self._waiting:
             self.let_in()
 
-    def charges(self, admitted: Pass, verdict: Retry, *, line: str, clean: bool) -> bool:
-        """See Availability.charges."""
+    def charges(self, admitted: Pass) -> bool:
+        """Whether the failure of a try counts against its line: see Availability.charges."""
+        assert admitted.failure is not None
         charged = self.availability.charges(
-            self.clock(), line=line, clean=clean, answers=admitted.answers, cause=verdict.cause
+            self.clock(), admitted.failure, ended=admitted.ended, in_flight=self.in_flight
         )
         self.attention.set()
         self.update()
         return charged
+
+    def others_answered_during(self, admitted: Pass) -> bool:
+        """Whether other lines were answered since a try began."""
+        return self.availability.answered_since(admitted.began)
+
+    def others_answered_after(self, admitted: Pass) -> bool:
+        """Whether other lines were answered since a try ended."""
+        return self.availability.answered_since(admitted.ended)
 
     def is_out_of_patience(self) -> bool:
         """See Availability.is_out_of_patience."""

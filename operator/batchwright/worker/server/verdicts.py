@@ -102,6 +102,11 @@ class Retry:
     """Whether it says that the server had no room for the request."""
 
     @property
+    def heard(self) -> bool:
+        """Whether the server said anything at all."""
+        return isinstance(self.last, Answered) or self.last.code == INVALID_ANSWER
+
+    @property
     def cause(self) -> str:
         """What happened, for people; never anything of the answer's body."""
         if isinstance(self.last, Failed):

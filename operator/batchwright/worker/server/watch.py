@@ -76,9 +76,9 @@ class Watch:
             pass
 
     async def _probe(self) -> None:
-        answers = self._availability.answers
+        began = self._gate.clock()
         health, cause = await self._ask_health()
-        if self._availability.probed(self._gate.clock(), health, answers=answers, cause=cause):
+        if self._availability.probed(self._gate.clock(), health, began=began, cause=cause):
             self._gate.drop_in_flight()
 
     async def _ask_health(self) -> tuple[Health, str]:
