@@ -87,7 +87,7 @@ class Played:
     def people_p99(self) -> float:
         """Seconds that 99 % of the interactive requests took at most."""
         took = sorted(seconds for began, seconds in self.people.latencies if began >= self.scenario.settled)
-        return took[int(0.99 * len(took))]
+        return took[int(0.99 * len(took))] if took else math.inf
 
 
 def play(scenario: Scenario, make: MakeLimit, seed: int = 1) -> Played:

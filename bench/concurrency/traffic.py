@@ -15,6 +15,8 @@ Draw = Callable[[random.Random], float]
 SAMPLE_SECONDS = 1.0
 BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 30.0
+PATIENCE_SECONDS = 1.0
+"""After it somebody who was refused tries again."""
 
 
 def fixed(work: float) -> Draw:
@@ -127,12 +129,14 @@ class People:
         self.clock.after(self.chance.expovariate(self.rate), self._arrive)
 
     def _arrive(self) -> None:
-        began = self.clock.now
+        self._ask(self.clock.now, self.length(self.chance))
+        self.start()
 
+    def _ask(self, began: float, work: float) -> None:
         def done(end: End) -> None:
             if end is End.ANSWERED:
                 self.latencies.append((began, self.clock.now - began))
+            elif end is End.REFUSED:
+                self.clock.after(PATIENCE_SECONDS, lambda: self._ask(began, work))
 
-        priority = 0 if self.preferred else 1
-        self.server.submit(Request(self.length(self.chance), done, priority=priority))
-        self.start()
+        self.server.submit(Request(work, done, priority=0 if self.preferred else 1))

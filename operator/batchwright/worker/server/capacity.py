@@ -21,11 +21,13 @@ MEMORY: Final = 0.1
 """Weight of a sample in the average length of the queue."""
 CACHE_TARGET: Final = 0.95
 """Beyond it the engine is about to preempt: requests are thrown out of the cache and computed again."""
-CACHE_LAG: Final = 0.1
+CACHE_FULL: Final = 0.9
+"""Beyond it the cache is what others wait for, and the number at work is chance: it depends on their lengths."""
+CACHE_LAG: Final = 0.2
 """Sequences fill the cache only as they grow: so much of the room that it seems to have may be used at a time."""
 HOLD_SAMPLES: Final = 5
 """So many samples without a queue at full use, before it is tried whether there is more capacity than before."""
-PROBE: Final = 0.01
+PROBE: Final = 0.02
 """How much more is tried; doubled with every other sample."""
 
 
@@ -64,17 +66,19 @@ class Capacity:
         self._waiting += MEMORY * (load.waiting / total - self._waiting)
         headroom = min(MAX_HEADROOM, HEADROOM + self._waiting)
         target = math.inf if self._most is None else self._most * (1 - headroom)
-        cache = CACHE_TARGET / max(load.kv_cache_usage, 0.01)
+        cached = load.running * CACHE_TARGET / max(load.kv_cache_usage, 0.01)
         return Room(
-            excess=max(total / target, 1 / cache),
+            excess=max(total / target, total / max(1.0, cached)),
             spare=target - total,
-            cache_spare=total * (cache - 1),
+            cache_spare=cached - total,
             share=0.5 if self._most is None else max(0.5, self._most / 200),
             queued=queued,
         )
 
     def _learn(self, load: ServerLoad, total: int, queued: bool) -> None:
-        if queued and self._queued and load.running:
+        if queued and load.kv_cache_usage > CACHE_FULL:
+            pass
+        elif queued and self._queued and load.running:
             self._most = float(load.running)
         elif queued and self._most is not None:
             # One sample may be a burst that the next step takes in; it only ends the search for more.
