@@ -150,7 +150,7 @@ class AdaptiveLimit:
     # By how long answers take
 
     def _answered(self, now: float, seconds: float, in_flight: int, sent_since_cut: bool) -> None:
-        if self._is_used(in_flight):
+        if self._exact < self._maximum and self._is_used(in_flight):
             self._grow()
         if not sent_since_cut:
             return
