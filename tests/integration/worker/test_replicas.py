@@ -3,12 +3,15 @@
 import socket
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from batchwright.worker.transport import spread
+from batchwright.worker.transport.spread import Pace
 from fixtures.worker import JobUnderTest, chat_line, chat_lines, ids, wait_until
 from integration.worker.transport.replicas import HOST, Replicas, replicas
 
@@ -41,6 +44,17 @@ def against(job: JobUnderTest, three: Replicas, **requests: Any) -> JobUnderTest
     return replace(job, server_url=three.url).with_spec(requests={"concurrency": "Fixed", **requests})
 
 
+@contextmanager
+def in_background(action: Callable[[], None]) -> Iterator[None]:
+    """Do something to the servers while the body runs."""
+    thread = threading.Thread(target=action)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
 def test_replicas_share_the_requests_of_all_workers(job: JobUnderTest, three: Replicas) -> None:
     lines = chat_lines(300, "delay=0.02")
     against(job, three, maxConcurrency=12).with_spec(sharding={"linesPerShard": 50}).input(lines).complete(workers=2)
@@ -67,6 +81,35 @@ def test_requests_with_one_prefix_go_to_one_replica(job: JobUnderTest, three: Re
     assert len(at_home) >= 20, homes  # by chance one in nine
 
 
+@pytest.mark.parametrize("way", ["stops", "refuses what is new and leaves the rest open"])
+def test_a_replica_that_falls_silent_in_mid_run_loses_nothing(
+    job: JobUnderTest, three: Replicas, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = Pace(tick=0.1, silence=0.5, answer=0.5)
+    monkeypatch.setattr(spread, "Pace", lambda: quick)
+    lines = chat_lines(300, "delay=0.1")
+    running = against(job, three, maxConcurrency=12, retries=0).input(lines)
+    planned = running.plan()
+    silent = three.stubs["127.0.0.2"]
+
+    def silence() -> None:
+        wait_until(lambda: silent.stats().total > 20)
+        if way == "stops":
+            silent.stop_answering()
+        else:
+            silent.switch(freeze=True, drain=True)
+
+    try:
+        with in_background(silence):
+            running.work(planned)
+    finally:
+        silent.go_on()
+    assert silent.stats().disconnected > 0
+    counts = running.merge(planned).request_counts
+    assert (counts.completed, counts.failed) == (300, 0)
+    assert ids(job.published("results.jsonl")) == ids(lines)
+
+
 def test_a_replica_that_dies_in_mid_run_loses_nothing(job: JobUnderTest, three: Replicas) -> None:
     lines = chat_lines(300, "delay=0.1")
     running = against(job, three, maxConcurrency=12, retries=0).input(lines)
@@ -77,10 +120,8 @@ def test_a_replica_that_dies_in_mid_run_loses_nothing(job: JobUnderTest, three: 
         wait_until(lambda: dying.stats().total > 20)
         dying.kill()
 
-    killer = threading.Thread(target=kill)
-    killer.start()
-    running.work(planned)
-    killer.join()
+    with in_background(kill):
+        running.work(planned)
     three.start("127.0.0.2")
     counts = running.merge(planned).request_counts
     assert (counts.completed, counts.failed) == (300, 0)
