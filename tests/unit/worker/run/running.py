@@ -27,7 +27,7 @@ from batchwright.worker.run.runner import Runner
 from batchwright.worker.run.sender import Sender
 from batchwright.worker.run.shard_input import ShardInput
 from batchwright.worker.run.stopping import sleep_unless
-from batchwright.worker.server.availability import Availability
+from batchwright.worker.server.availability import Availability, WatchTimes
 from batchwright.worker.server.concurrency import FixedLimit
 from batchwright.worker.server.gate import Gate
 from batchwright.worker.server.watch import Watch
@@ -76,7 +76,7 @@ class ScriptedTransport:
         timeout: float,  # noqa: ASYNC109
         affinity: int | None = None,
     ) -> Answer:
-        custom_id = json.loads(body)["id"]
+        custom_id = json.loads(bytes(body))["id"]
         self.arrived[custom_id] += 1
         self.in_flight += 1
         try:
@@ -196,12 +196,19 @@ class Work:
     def ids(self) -> list[str]:
         return [f"id-{number}" for number in range(self.lines)]
 
-    def runner(self, transport: ScriptedTransport, attempt: str = "first", index: int = 0, workers: int = 1) -> Runner:
+    def runner(
+        self,
+        transport: ScriptedTransport,
+        attempt: str = "first",
+        index: int = 0,
+        workers: int = 1,
+        times: WatchTimes | None = None,
+    ) -> Runner:
         stopping = asyncio.Event()
         sleep = sleep_unless(stopping)
         identity = WorkerIdentity(1, index, workers, attempt)
         policy = RequestPolicy(timedelta(seconds=60), self.retries, self.concurrency, None)
-        gate = Gate(Availability(), FixedLimit(self.concurrency))
+        gate = Gate(Availability(times), FixedLimit(self.concurrency))
         watch = Watch(transport, gate, ApiKey(None), self.plan.model)
         return Runner(
             plan=self.plan,

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from batchwright.worker.run import patience, runner
+from batchwright.worker.server.availability import WatchTimes
+from batchwright.worker.transport.errors import ConnectFailed
+from batchwright.worker.transport.protocol import Answer
 from unit.worker.run.running import (
     SECONDS,
     ScriptedTransport,
@@ -232,3 +235,48 @@ class TestAgainAndAgain:
         await self.rounds(work, seed, "stop", "abandon", "cancel")
         assert Counter(work.results()) == Counter(work.ids)
         assert sorted(work.records()) == list(range(20))
+
+
+class TestServerAway:
+    """A worker whose server is away comes to its end as soon as any other."""
+
+    @pytest.mark.parametrize("way", ["stop", "abandon"])
+    async def test_while_all_wait_for_the_server(self, tmp_path: Path, way: str) -> None:
+        work = Work(tmp_path, lines=20)
+        transport = ScriptedTransport(lambda custom_id: ConnectFailed("refused"))
+        transport.health = answer(503)
+        worker = work.runner(transport)
+        async with running(worker) as task:
+            await until(lambda: not worker._progress.report().server_available)
+            {"stop": worker.stop, "abandon": worker.abandon}[way]()
+            async with asyncio.timeout(5):
+                await task
+        assert work.segment_ids() == [], "no line has failed"
+        await finish(work)
+        assert Counter(work.results()) == Counter(work.ids)
+
+    async def test_while_requests_pause_and_it_is_abandoned_at_the_same_moment(self, tmp_path: Path) -> None:
+        work = Work(tmp_path, lines=20, retries=100)
+        transport = ScriptedTransport(lambda custom_id: Answer(429, {"retry-after": "60"}, b"{}"))
+        worker = work.runner(transport)
+        async with running(worker) as task:
+            await until(lambda: transport.arrived.total() == 4)
+            await settle()
+            worker.abandon()
+            async with asyncio.timeout(5):
+                await task
+        await finish(work)
+        assert Counter(work.results()) == Counter(work.ids)
+
+    async def test_what_hangs_when_it_is_found_gone_while_draining_is_left_to_the_next(self, tmp_path: Path) -> None:
+        work, transport = Work(tmp_path, lines=20), ScriptedTransport(hold_all)
+        worker = work.runner(transport, times=WatchTimes(silence=0.1, probe_again=0.05))
+        async with running(worker) as task:
+            await until(lambda: transport.in_flight == 4)
+            worker.stop()
+            transport.health = answer(503)
+            async with asyncio.timeout(5):
+                await task
+        assert work.segment_ids() == []
+        await finish(work)
+        assert Counter(work.results()) == Counter(work.ids)
