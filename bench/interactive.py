@@ -204,7 +204,7 @@ async def watch(url: str, options: argparse.Namespace, chance: random.Random, *,
     async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=0)) as session:
         async with asyncio.timeout(START_SECONDS):
             started = await metric("request_success_total")
-            while worker and await metric("request_success_total") < started + 20:
+            while worker and await metric("request_success_total") < started + 20:  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0.1)
         looking = asyncio.create_task(look())
         await come_and_go(SETTLING_SECONDS)
