@@ -332,8 +332,11 @@ class Availability:
         return Step.PROBE if self._probe_at(in_flight) <= now else None
 
     def next_at(self, now: float, in_flight: int) -> float:
-        """When there is something to do or to let through next, as far as is known; infinity: nothing."""
-        trial_at = self._trial_at if self._is_tried and not self._trying else math.inf
+        """When there is something to do or to let through next, as far as is known; infinity: nothing.
+
+        A trial that is due waits for nobody but a line, so it is none.
+        """
+        trial_at = self._trial_at if self._is_tried and self._trial_at > now else math.inf
         held_until = self._held_until if self._held_until > now else math.inf
         return min(self._probe_at(in_flight), self._models_at(), trial_at, held_until)
 

@@ -302,6 +302,12 @@ class TestErrors:
         assert server.availability.away is not None
         assert server.availability.away.since == before.since
 
+    def test_a_trial_that_is_due_and_that_nobody_takes_is_nothing_to_wake_up_for(self) -> None:
+        server = Server().erring()
+        server.wait(5.0)
+        assert server.availability.wants_trial(server.now)
+        assert server.availability.next_at(server.now, 0) == float("inf")
+
     def test_after_ten_minutes_of_it_lines_are_charged_again(self) -> None:
         server = Server().erring()
         server.wait(590.0)
@@ -460,11 +466,6 @@ class TestLaws:
         server = self.after(history)
         availability = server.availability
         for _ in range(20):
-            if server.is_open:
-                break
-            at = availability.next_at(server.now, 0)
-            assert at < float("inf"), "there is always something to wait for"
-            server.wait(max(at - server.now, 0.0) + 0.001)
             match server.step(in_flight=0):
                 case Step.PROBE:
                     server.probed(Health.ALIVE)
@@ -474,6 +475,10 @@ class TestLaws:
                     availability.trial_began()
                     server.answered()
                     availability.trial_ended(server.now)
+                case None if not server.is_open:
+                    at = availability.next_at(server.now, 0)
+                    assert server.now < at < float("inf"), "there is always something to wait for"
+                    server.wait(at - server.now)
         assert server.is_open
 
     @given(st.lists(st.tuples(st.integers(0, 9), st.floats(0.01, 20)), min_size=2, max_size=40))
