@@ -27,11 +27,11 @@ from batchwright.batchfile.shard_record import (
 )
 from batchwright.storage.errors import PreconditionFailed
 from batchwright.storage.protocol import ObjectStore
-from batchwright.worker.run.attempts import Answered, Outcome
 from batchwright.worker.run.claims import WorkerIdentity
 from batchwright.worker.run.openings import Openings, is_given_up
 from batchwright.worker.run.spool import Place, Spool, SpooledFile
 from batchwright.worker.run.tally import Tally
+from batchwright.worker.server.verdicts import Answered, Outcome
 
 logger = logging.getLogger(__name__)
 

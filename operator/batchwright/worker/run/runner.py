@@ -20,7 +20,6 @@ from batchwright.batchfile.layout import WorkLayout
 from batchwright.batchfile.plan_record import PlanRecord, encode_record
 from batchwright.batchfile.shard_record import WorkerState
 from batchwright.storage.protocol import ObjectStore
-from batchwright.worker.run.attempts import Failed, Outcome
 from batchwright.worker.run.byte_budget import ByteBudget
 from batchwright.worker.run.claims import Claimed, ShardQueue, WorkerIdentity
 from batchwright.worker.run.open_shard import OpenShard
@@ -30,6 +29,7 @@ from batchwright.worker.run.progress import RunProgress
 from batchwright.worker.run.sender import Sender
 from batchwright.worker.run.shard_input import ShardInput, ShardLine
 from batchwright.worker.run.stopping import Stopping, sleep_unless
+from batchwright.worker.server.verdicts import Failed, Outcome
 
 logger = logging.getLogger(__name__)
 

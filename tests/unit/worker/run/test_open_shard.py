@@ -15,9 +15,9 @@ from batchwright.batchfile.shard_record import ShardRecord, Totals
 from batchwright.storage.errors import StorageUnavailable
 from batchwright.storage.file import FileStore
 from batchwright.storage.protocol import ObjectInfo
-from batchwright.worker.run.attempts import Answered, Failed
 from batchwright.worker.run.claims import WorkerIdentity
 from batchwright.worker.run.open_shard import OpenShard
+from batchwright.worker.server.verdicts import Answered, Failed
 
 LAYOUT = WorkLayout("work/")
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
