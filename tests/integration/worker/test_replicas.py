@@ -104,7 +104,7 @@ def test_a_replica_that_falls_silent_in_mid_run_loses_nothing(
             running.work(planned)
     finally:
         silent.go_on()
-    assert silent.stats().disconnected > 0
+    wait_until(lambda: three.arrivals().total() > 300)  # what it had was sent again
     counts = running.merge(planned).request_counts
     assert (counts.completed, counts.failed) == (300, 0)
     assert ids(job.published("results.jsonl")) == ids(lines)
