@@ -95,7 +95,7 @@ def test_a_shard_with_failed_requests_costs_its_errors_and_retry_lines_too(bucke
     assert for_each_shard(few["merge"], many["merge"]) == {"GetObject": 3}
 
 
-def test_beside_its_shards_a_worker_costs_eight_calls_and_the_merge_a_dozen(bucket_job: JobUnderTest) -> None:
+def test_beside_its_shards_a_worker_costs_seven_calls_and_the_merge_a_dozen(bucket_job: JobUnderTest) -> None:
     calls = calls_of(bucket_job, FEW)
     run, merge = calls["run"], calls["merge"]
     run.subtract({"PutObject": 3 * FEW, "GetObject": FEW})

@@ -102,6 +102,11 @@ class OpenShard:
         return self._kills
 
     @property
+    def suspect(self) -> bool:
+        """Whether a worker was killed over it, and this attempt has kept nothing of it yet that says otherwise."""
+        return self._kills > 0 and self._segments == 0
+
+    @property
     def given_up(self) -> bool:
         """Whether it has killed its worker so often that what is not finished never will be."""
         return is_given_up(self._kills)

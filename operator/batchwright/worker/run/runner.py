@@ -38,8 +38,8 @@ MAX_OPEN_SHARDS: Final = 8
 BYTES_IN_FLIGHT: Final = 64 << 20
 """Input lines held in the queue and in flight. Where lines are large, fewer are in flight."""
 SEGMENT_SECONDS: Final = 5.0
-SUSPECT_SEGMENT_SECONDS: Final = 1.0
-"""The same for a shard over which a worker was killed: what it finishes counts before the next kill."""
+SUSPECT_SEGMENT_SECONDS: Final = 0.25
+"""The same for the first segment of a shard over which a worker was killed: it proves the shard good before the next."""
 LAST_SAVE_SECONDS: Final = 6.0
 """What the store gets to take what is finished, and again for the worker's state, once nobody waits any longer."""
 
@@ -291,7 +291,7 @@ class Runner:
                 await asyncio.sleep(min(self._segment_seconds, SUSPECT_SEGMENT_SECONDS))
                 shards = list(self._progress.open.values())
                 if clock() < due:
-                    await self._flush(shard for shard in shards if shard.kills)
+                    await self._flush(shard for shard in shards if shard.suspect)
                     continue
                 await self._flush(shards)
                 await patiently(partial(self._write_state, self._progress.state()))
