@@ -23,6 +23,7 @@ from batchwright.api.reports import InterruptedReport, Progress, Report, ShardsM
 from batchwright.api.worker_job import WorkerJob
 from batchwright.storage.errors import EndpointUnreachable
 from batchwright.storage.patience import Patience
+from batchwright.worker.allocator import return_large_blocks
 from batchwright.worker.failures import Interrupted, failure_of, final
 from batchwright.worker.http import Served, serving
 from batchwright.worker.merge_stage import merge_patiently
@@ -48,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("botocore").setLevel(logging.WARNING)
+    return_large_blocks()
     interruption = _Interruption(options.termination_log)
     try:
         signal.signal(signal.SIGTERM, interruption.interrupt)

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 MAX_OPEN_SHARDS: Final = 8
 """Shards whose slow lines may be waited for while the next are sent."""
-BYTES_IN_FLIGHT: Final = 64 << 20
+BYTES_IN_FLIGHT: Final = 32 << 20
 """Input lines held in the queue and in flight. Where lines are large, fewer are in flight."""
 SEGMENT_SECONDS: Final = 5.0
 SUSPECT_SEGMENT_SECONDS: Final = 0.25
@@ -241,22 +241,32 @@ class Runner:
         return shard
 
     async def _send_all(self) -> None:
-        # After `stop` it goes on taking items, without sending them, so that the feeder never waits for ever.
-        while (item := await self._items.get()) is not None:
-            try:
-                if not self._stopping.is_set():
-                    await self._send(item)
-            except Stopping:
-                pass  # the next try is the successor's
-            except Exception as error:
-                self._fail(error)
-            finally:
-                self._budget.release(len(item.line.line))
+        while await self._send_next():
+            pass
+
+    async def _send_next(self) -> bool:
+        """Send the next line; False where there is none. Apart from the loop, so that nobody who waits for a line
+        still holds the one before it.
+        """
+        item = await self._items.get()
+        if item is None:
+            return False
+        try:
+            # After `stop` lines are taken and not sent, so that the feeder never waits for ever.
+            if not self._stopping.is_set():
+                await self._send(item)
+        except Stopping:
+            pass  # the next try is the successor's
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self._budget.release(len(item.line.line))
+        return True
 
     async def _send(self, item: _Item) -> None:
         line, shard = item.line, item.shard
         request_id = f"{self._plan.fingerprint}-{line.number}-{self._me.attempt}"
-        outcome = await self._sender.send(line.request.url, bytes(line.request.body), request_id, line.affinity)
+        outcome = await self._sender.send(line.request.url, memoryview(line.request.body), request_id, line.affinity)
         _deliver(shard, line, outcome)
         self._commit_if_complete(shard)
 

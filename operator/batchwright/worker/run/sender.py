@@ -18,7 +18,7 @@ from batchwright.worker.server.models import Listing
 from batchwright.worker.server.verdicts import Answered, Kind, Outcome, Retry, judge, record_tries
 from batchwright.worker.server.watch import ModelList
 from batchwright.worker.transport.errors import TransportError
-from batchwright.worker.transport.protocol import Answer, Transport
+from batchwright.worker.transport.protocol import Answer, Body, Transport
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Sender:
     sleep: Sleep = asyncio.sleep
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
-    async def send(self, path: str, body: bytes, request_id: str, affinity: int | None = None) -> Outcome:
+    async def send(self, path: str, body: Body, request_id: str, affinity: int | None = None) -> Outcome:
         """The outcome of a line.
 
         Raises:
@@ -87,7 +87,7 @@ class Sender:
                 return record_tries(outcome, tries.count, tries.charged)
 
     async def _try(
-        self, path: str, body: bytes, tries: _Tries, affinity: int | None, admitted: Pass
+        self, path: str, body: Body, tries: _Tries, affinity: int | None, admitted: Pass
     ) -> Outcome | Retry | None:
         """One try; None where it says nothing of the line: the server is gone, or the key was an old one."""
         request_id = tries.next_id()

@@ -21,7 +21,7 @@ from batchwright.worker.run.stopping import Sleep
 
 CHUNK_BYTES: Final = 1 << 20
 ORDERED_LINES: Final = 20_000
-ORDERED_SHARE: Final = 1 / 4
+ORDERED_SHARE: Final = 1 / 2
 """A shard of no more lines, and of no more bytes than this share of the budget, is read whole, so that its lines can be
 put in order before they are sent."""
 _Lines = list[bytes | OversizeLine]

@@ -73,11 +73,27 @@ class _LineFile:
 
     def append(self, line: bytes) -> Place:
         place = Place(self.size, len(line) + 1)
+        if len(line) >= HELD_BYTES:
+            self._append_large(line)
+            return place
         self._held += line
         self._held += b"\n"
         if len(self._held) >= HELD_BYTES:
             self._write()
         return place
+
+    def _append_large(self, line: bytes) -> None:
+        """Write a line from where it lies."""
+        rest = memoryview(line)
+        try:
+            self._write()
+            while rest:
+                count = os.pwrite(self._file.fileno(), rest, self._written)
+                rest = rest[count:]
+                self._written += count
+        finally:
+            self._held += rest  # nothing, unless the disk is full
+            self._held += b"\n"
 
     def read(self, offset: int, length: int) -> bytes:
         if offset + length > self._written:

@@ -1,7 +1,6 @@
 """The transport over aiohttp. Why aiohttp: docs/adr/0002-http-transport.md."""
 
 import asyncio
-import io
 import os
 import socket
 import ssl
@@ -26,11 +25,9 @@ from batchwright.worker.transport.errors import (
     ConnectionLost,
     TransportError,
 )
-from batchwright.worker.transport.protocol import Answer
+from batchwright.worker.transport.large_body import LARGE_BYTES, LargeBody
+from batchwright.worker.transport.protocol import Answer, Body
 from batchwright.worker.transport.settings import TransportSettings
-
-# aiohttp writes bytes of up to this size in one go and warns above it; larger bodies go in pieces.
-_ONE_WRITE_BYTES = 2**20
 
 # A server whose node vanished sends nothing at all. Probing an idle connection finds that within
 # about half a minute, where the request's own timeout may be many minutes.
@@ -88,7 +85,7 @@ class AiohttpTransport:
     async def post(
         self,
         path: str,
-        body: bytes,
+        body: Body,
         *,
         headers: Mapping[str, str],
         timeout: float,  # noqa: ASYNC109
@@ -98,7 +95,7 @@ class AiohttpTransport:
         _require_time(timeout)
         request = self._pool.post(
             self._url(path),
-            data=body if len(body) <= _ONE_WRITE_BYTES else io.BytesIO(body),
+            data=body if len(body) <= LARGE_BYTES else LargeBody(body),
             headers=headers,
             allow_redirects=False,
         )

@@ -11,7 +11,7 @@ import asyncio
 from types import TracebackType
 from typing import Final, Self
 
-DEFAULT_ANSWER_BUDGET_BYTES: Final = 32 * 1024 * 1024
+DEFAULT_ANSWER_BUDGET_BYTES: Final = 16 * 1024 * 1024
 
 
 class AnswerBudget:

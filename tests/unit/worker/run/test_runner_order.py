@@ -27,7 +27,7 @@ class AffinityTransport(ScriptedTransport):
         self.affinities: dict[str, int | None] = {}
 
     async def post(self, path: str, body: bytes, **options: Any) -> Answer:
-        self.affinities[json.loads(body)["id"]] = options["affinity"]
+        self.affinities[json.loads(bytes(body))["id"]] = options["affinity"]
         return await super().post(path, body, **options)
 
 
