@@ -129,6 +129,7 @@ def _publish(
         joined += size
         progressed(joined, total)
 
+    progressed(0, total)
     try:
         published = {
             kind: _join(stage.output_store, key, files[kind], count, patience)

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from batchwright.api.exit_codes import ExitCode
-from batchwright.api.reports import InterruptedReport, PlanReport, Progress
+from batchwright.api.reports import InterruptedReport, MergeProgress, PlanReport, Progress
 from batchwright.batchfile.plan_record import decode_record
 from batchwright.batchfile.result_line import read_finished_line
 from batchwright.batchfile.shard_record import ShardRecord
-from fixtures.fault_proxy import Before, FaultProxy
+from fixtures.fault_proxy import Answer, Before, FaultProxy
 from fixtures.s3 import S3Bucket
 from fixtures.worker import WAIT_SECONDS, JobUnderTest, bucket_place, chat_line, chat_lines, ids, wait_until
 from stub.harness import StubProcess
@@ -120,6 +120,54 @@ def test_two_workers_of_one_index_at_once_commit_each_shard_once(
     keys = set(objects(s3_bucket, planned, "shards/"))
     assert keys == {record.results.key for record in records if record.results}, "the losers left nothing"
     every_line_ended_once(job, planned)
+
+
+def test_a_worker_that_wakes_up_after_the_merge_changes_nothing(job: JobUnderTest, stub: StubProcess) -> None:
+    """As on a node that was cut off: its successor has done everything, and its work objects are gone by then."""
+    job = job.with_spec(sharding={"linesPerShard": 5}, requests={"maxConcurrency": IN_FLIGHT})
+    lines = [chat_line(f"request-{n}", "delay=2,times=1" if n < IN_FLIGHT else None) for n in range(60)]
+    planned = job.input(lines).plan()
+    zombie = job.start_worker(planned, spool="zombie")
+    wait_until(lambda: sent(stub).total() >= IN_FLIGHT)
+    zombie.process.send_signal(signal.SIGSTOP)
+    job.start_worker(planned).report(Progress)
+    first = job.merge(planned)
+    results = job.published_bytes("results.jsonl")
+    assert ids(job.published("results.jsonl")) == ids(lines)
+
+    zombie.process.send_signal(signal.SIGCONT)
+    assert zombie.wait() == ExitCode.DONE, zombie.log.read_text()
+    assert job.published_bytes("results.jsonl") == results
+    assert job.merge(planned) == first
+    assert not list((work_folder(planned) / "shards").rglob("*.jsonl"))
+
+
+def test_a_merge_tells_how_far_it_is_and_what_it_waits_for(
+    job: JobUnderTest, s3_bucket: S3Bucket, s3_proxy: FaultProxy
+) -> None:
+    job = job.at(bucket_place(s3_bucket, s3_proxy.endpoint_url)).with_spec(sharding={"linesPerShard": 2})
+    planned = job.input(chat_lines(8)).plan()
+    job.work(planned)
+    s3_proxy.inject("PutObject", Answer(503, "SlowDown"))
+    port = free_port()
+    merging = job.start("merge", "--fingerprint", planned.fingerprint, "--port", str(port))
+    wait_until(lambda: "PutObject s3://" in told_by_merge(port).message)
+    waiting = told_by_merge(port)
+    assert waiting.run == 1
+    assert waiting.bytes_joined == 0
+    assert waiting.bytes_total > 0
+    assert "SlowDown" in waiting.message
+    s3_proxy.clear()
+    assert merging.wait() == ExitCode.DONE
+    assert ids(job.published("results.jsonl")) == ids(chat_lines(8))
+
+
+def told_by_merge(port: int) -> MergeProgress:
+    """What a merge says at a port; nothing yet where it has not begun."""
+    try:
+        return MergeProgress.model_validate_json(get(port, "/progress"))
+    except OSError:
+        return MergeProgress(run=0)
 
 
 def test_sigterm_before_the_first_request(job: JobUnderTest, stub: StubProcess) -> None:
