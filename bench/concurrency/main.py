@@ -78,7 +78,7 @@ def print_throughput(chosen: Sequence[Scenario], scores: dict[tuple[str, str], S
         cells = []
         for name in CANDIDATES:
             own = scores[one.name, name]
-            people = "" if own.people is None else f", p99 {own.people:.1f}"
+            people = "" if own.people is None else f", p99 {shown(own.people, 1)}"
             cells.append(f"{own.throughput:.2f}, {own.queue:.2f}{people}")
         print(f"| {one.name} | {best[one.name].limit} | {' | '.join(cells)} |")
     print()
