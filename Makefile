@@ -122,7 +122,7 @@ bench: env ## Measure beside what else there is; a few minutes, on a quiet machi
 	@$(BIN)/python bench/plan.py
 
 .PHONY: bench-stragglers
-bench-stragglers: env ## How long a job's last lines take, by order and shard size; 25 minutes (ARGS=--quick: one)
+bench-stragglers: env ## How long a job's last lines take, by order and shard size; half an hour (ARGS=--quick: one minute)
 	@$(BIN)/python bench/stragglers.py $(ARGS)
 
 .PHONY: bench-concurrency

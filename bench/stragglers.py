@@ -191,15 +191,13 @@ QUICK = [Variant(order="as in the file"), Variant()]
 
 
 def show(results: dict[Variant, list[Result]]) -> None:
-    base = next(iter(results.values()))
-    print("\n| lengths | workers | order in a shard | lines for each shard | last 5 % | idle | server busy | time |")
-    print("|---|---|---|---|---:|---:|---:|---:|")
+    print("\n| lengths | workers | order in a shard | lines for each shard | last 5 % | idle | server busy |")
+    print("|---|---|---|---|---:|---:|---:|")
     for variant, found in results.items():
         last_lines = median(one.last_lines for one in found)
         idle = median(one.idle for one in found)
         busy = median(one.busy for one in found)
-        ratio = median(one.seconds / file.seconds for file, one in zip(base, found, strict=True))
-        print(f"{variant} {last_lines:.1%} | {idle:.1%} | {busy:.1%} | {ratio:.2f} |")
+        print(f"{variant} {last_lines:.1%} | {idle:.1%} | {busy:.1%} |")
 
 
 def main() -> None:
