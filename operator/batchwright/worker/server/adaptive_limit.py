@@ -125,7 +125,7 @@ class AdaptiveLimit:
             step = max(1.0, min(self._exact, room.spare, room.cache_spare / 2))
         else:
             step = max(room.share, min(self._step, room.spare / 2, room.cache_spare * CACHE_LAG / 2))
-            self._step = min(2 * self._step, self._exact)
+            self._step = min(2 * max(self._step, room.share), self._exact)
         self._set(self._exact + step)
 
     # By overload

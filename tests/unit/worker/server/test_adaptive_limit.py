@@ -152,6 +152,20 @@ def test_once_the_cache_has_room_it_grows_again() -> None:
     assert limit.limit > cut
 
 
+def test_after_refusals_it_waits_and_then_grows_ever_faster_where_metrics_show_room() -> None:
+    limit = AdaptiveLimit(256, initial=100)
+    for _ in range(30):
+        limit.finished(10.0, 0.0, 100, Signal.OVERLOAD)
+    cut = limit.limit
+    seen = []
+    for second in range(11, 31):
+        limit.finished(float(second), 1.0, limit.limit, Signal.SUCCESS)
+        limit.loaded(float(second), ServerLoad(waiting=0, running=limit.limit, kv_cache_usage=0.1))
+        seen.append(limit.limit)
+    assert seen[3] == cut < 100
+    assert seen[-1] == 256
+
+
 @pytest.mark.parametrize("load", [ServerLoad(0, 0, 0.0), ServerLoad(2, 3, 1.0)], ids=["empty", "far too few"])
 def test_numbers_that_cannot_be_of_this_server_are_ignored(load: ServerLoad) -> None:
     limit = grown()
