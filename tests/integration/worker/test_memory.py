@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from batchwright.api.exit_codes import ExitCode
 from batchwright.api.reports import PlanReport, Progress
-from fixtures.worker import JobUnderTest, chat_line, chat_lines, wait_until
+from fixtures.s3 import S3Bucket
+from fixtures.worker import JobUnderTest, bucket_place, chat_line, chat_lines, wait_until
 from stub.harness import StubProcess
 
 MIB = 1 << 20
@@ -41,6 +44,7 @@ def test_the_plan_of_a_gigabyte_stays_under_200_mib(job: JobUnderTest) -> None:
 
 
 def test_a_workers_memory_does_not_depend_on_the_size_of_the_file(job: JobUnderTest, stub: StubProcess) -> None:
+    """Up to a million lines: `make bench-memory`."""
     peaks = []
     for count in (2_000, 20_000):
         planned = job.input(chat_lines(count)).plan()
@@ -48,7 +52,25 @@ def test_a_workers_memory_does_not_depend_on_the_size_of_the_file(job: JobUnderT
         assert worker.report(Progress).completed == count
         peaks.append(worker.peak_bytes)
     small, large = peaks
-    assert large < 1.15 * small
+    assert large < 1.1 * small
+
+
+@pytest.mark.parametrize(
+    ("count", "text_bytes"),
+    [pytest.param(14, 10 * MIB - 1000, id="10 MiB bodies"), pytest.param(40, 10, id="small bodies")],
+)
+def test_answers_of_5_mb_stay_under_200_mib(
+    count: int, text_bytes: int, job: JobUnderTest, s3_bucket: S3Bucket
+) -> None:
+    """With 64 allowed in flight: fewer are, as far as the budgets of bytes reach."""
+    job = job.at(bucket_place(s3_bucket, s3_bucket.server.endpoint_url))
+    job = job.with_spec(requests={"maxConcurrency": 64, "timeout": "2m"})
+    message = [{"role": "user", "content": "x" * text_bytes}]
+    lines = [chat_line(f"request-{number}", "size=5000000", messages=message) for number in range(count)]
+    planned = job.input(lines).plan()
+    worker = job.start_worker(planned)
+    assert worker.report(Progress).completed == count
+    assert 50 * MIB < worker.peak_bytes < 200 * MIB
 
 
 def test_a_worker_that_restores_large_answers_does_not_hold_them(job: JobUnderTest, stub: StubProcess) -> None:
