@@ -12,7 +12,7 @@ PATIENCE_SECONDS: Final = 15 * 60.0
 """How long the store may be away before the Job controller gets the pod back, which then waits much longer."""
 
 
-class _Progress:
+class Progress:
     """Bytes joined by now. What is joined again after a failure is counted once."""
 
     def __init__(self, run: int, patience: Patience) -> None:
@@ -21,9 +21,11 @@ class _Progress:
         self._joined = self._total = 0
 
     def update(self, joined: int, total: int) -> None:
+        """So many bytes of all are joined."""
         self._joined, self._total = max(self._joined, min(joined, total)), total
 
     def report(self) -> MergeProgress:
+        """What is served."""
         failure = self._patience.failure
         return MergeProgress(
             run=self._run,
@@ -40,7 +42,7 @@ def merge_patiently(stage: Stage, *, fingerprint: str, run: int, port: int) -> M
         StageFailed, StorageError, RecordError: as `merge` does, StorageError where the store stayed away.
     """
     patience = Patience(PATIENCE_SECONDS)
-    progress = _Progress(run, patience)
+    progress = Progress(run, patience)
     with serving_in_thread(Served(progress.report), port):
         return patience.call(
             lambda: merge(stage, fingerprint=fingerprint, progressed=progress.update, patience=patience)

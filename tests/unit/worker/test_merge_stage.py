@@ -1,0 +1,44 @@
+"""What the merge tells of its progress."""
+
+import pytest
+
+from batchwright.storage import patience as patience_module
+from batchwright.storage.errors import StorageUnavailable
+from batchwright.storage.patience import Patience
+from batchwright.worker.merge_stage import Progress
+
+
+@pytest.mark.parametrize(
+    ("told", "joined"),
+    [
+        ([], 0),
+        ([(0, 10)], 0),
+        ([(0, 10), (4, 10), (10, 10)], 10),
+        # joined again after a failure
+        ([(7, 10), (0, 10)], 7),
+        ([(7, 10), (0, 10), (9, 10)], 9),
+        # counted twice on the way
+        ([(7, 10), (14, 10)], 10),
+    ],
+)
+def test_the_bytes_joined_never_fall_and_are_never_more_than_all(told: list[tuple[int, int]], joined: int) -> None:
+    progress = Progress(2, Patience())
+    for done, total in told:
+        progress.update(done, total)
+    report = progress.report()
+    assert (report.run, report.bytes_joined, report.message) == (2, joined, "")
+
+
+def test_it_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience_module, "FIRST_PAUSE", 0.001)
+    patience, failures = Patience(60.0), iter([StorageUnavailable("UploadPart", "s3://b/k", "503")])
+    progress, told = Progress(1, patience), []
+
+    def call() -> None:
+        told.append(progress.report().message)
+        for failure in failures:
+            raise failure
+
+    patience.call(call)
+    assert told == ["", "Waiting for the storage: UploadPart s3://b/k: the store is not available (503)"]
+    assert progress.report().message == ""
