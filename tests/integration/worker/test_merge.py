@@ -197,7 +197,13 @@ def test_progress_counts_what_is_done_by_now(job: JobUnderTest) -> None:
     planned = job.input(chat_lines(5)).plan()
     (progress,) = job.work(planned)
     assert progress == Progress(
-        index=0, run=1, completed=5, shards_completed=5, usage=progress.usage, finish_reasons={"stop": 5}
+        index=0,
+        run=1,
+        completed=5,
+        shards_completed=5,
+        usage=progress.usage,
+        finish_reasons={"stop": 5},
+        concurrency=progress.concurrency,
     )
 
 
