@@ -109,7 +109,17 @@ test-integration: env cluster-ready ## Tests of parts against real servers: Kube
 
 .PHONY: test-e2e
 test-e2e: env ## Tests of the whole, on a cluster with the quickstart (make cluster-up images quickstart)
-	@$(ON_TEST_CLUSTER) $(BIN)/pytest tests/e2e $(ARGS)
+	@$(ON_TEST_CLUSTER) $(BIN)/pytest tests/e2e -m 'not nodes' $(ARGS)
+
+# The quickstart keeps to the first node, since what it stores would be lost with the other one.
+.PHONY: test-nodes
+test-nodes: KUBECONFIG := $(TEST_KUBECONFIG)
+test-nodes: env ## A node that is lost in mid-run, on a cluster of two; four minutes, not part of `test`
+	@$(STEP) cluster-up NODES=2
+	@$(KUBECTL) cordon node-2
+	@$(STEP) images
+	@$(STEP) quickstart $(ON_TEST_CLUSTER)
+	@$(ON_TEST_CLUSTER) $(BIN)/pytest tests/e2e -m nodes $(ARGS)
 
 .PHONY: cluster-ready
 cluster-ready: KUBECONFIG := $(TEST_KUBECONFIG)
@@ -128,6 +138,14 @@ bench-stragglers: env ## How long a job's last lines take, by order and shard si
 .PHONY: bench-concurrency
 bench-concurrency: env ## Compare rules for requests in flight on simulated servers; table and plot, a few minutes
 	@$(BIN)/python -m bench.concurrency.main --plot docs/concurrency.svg
+
+.PHONY: bench-memory
+bench-memory: env ## Memory of a worker with 10,000 and with 1,000,000 lines; ten minutes
+	@$(BIN)/python bench/memory.py
+
+.PHONY: bench-recovery
+bench-recovery: env ## Kill a worker in mid-run, five times: time to the next request, requests sent twice
+	@$(BIN)/python bench/recovery.py
 
 .PHONY: clean
 clean: ## Remove what tools and tests leave; the environment and the cluster stay
