@@ -113,3 +113,14 @@ def test_a_line_that_breaks_its_connection_fails_at_last(
     (error,) = job.published("errors.jsonl")
     assert error["error"]["code"] == "connection_error"
     assert stub.arrivals().arrived["breaks"] == sender.MAX_BROKEN_TRIES
+
+
+def test_a_few_bad_lines_in_a_job_that_is_all_in_flight_at_once(job: JobUnderTest, stub: StubProcess) -> None:
+    """All others are answered at the moment at which these fail, and nobody after it."""
+    stub.switch(delay="0.05")
+    bad = [chat_line(f"bad-{number}", "status=500") for number in range(5)]
+    job = job.with_spec(requests={"concurrency": "Fixed"}).input([*chat_lines(10), *bad])
+    report = job.complete()
+    assert (report.request_counts.completed, report.request_counts.failed) == (10, 5)
+    arrived = stub.arrivals().arrived
+    assert {name: arrived[name] for name in ids(bad)} == dict.fromkeys(ids(bad), 4)

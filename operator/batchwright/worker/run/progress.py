@@ -60,14 +60,14 @@ class RunProgress:
 
 
 def _server(gate: Gate) -> dict[str, Any]:
-    away = gate.availability.away
-    if away is None:
+    outage = gate.outage
+    if outage is None:
         return {}
     return {
         "server_available": False,
-        "server_reason": away.reason,
-        "server_since": gate.away_since,
-        "server_message": away.message,
+        "server_reason": outage.reason,
+        "server_since": outage.since,
+        "server_message": outage.message,
     }
 
 

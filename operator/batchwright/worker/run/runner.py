@@ -39,7 +39,7 @@ BYTES_IN_FLIGHT: Final = 32 << 20
 """Input lines held in the queue and in flight. Where lines are large, fewer are in flight."""
 SEGMENT_SECONDS: Final = 5.0
 SUSPECT_SEGMENT_SECONDS: Final = 0.25
-"""The same for the first segment of a shard over which a worker was killed: it proves the shard good before the next."""
+"""The same for the first segment of a shard over which a worker was killed: it shows the shard good before the next."""
 LAST_SAVE_SECONDS: Final = 6.0
 """What the store gets to take what is finished, and again for the worker's state, once nobody waits any longer."""
 
@@ -92,6 +92,8 @@ class Runner:
         self._companions = companions
         self._concurrency = sender.policy.max_concurrency
         self._items: asyncio.Queue[_Item | None] = asyncio.Queue(maxsize=2 * self._concurrency)
+        self._untried = 0
+        sender.gate.has_untried = lambda: self._untried > 0
         self._budget = ByteBudget(BYTES_IN_FLIGHT)
         self._room = asyncio.Semaphore(MAX_OPEN_SHARDS)
         self._commits: asyncio.Queue[OpenShard | None] = asyncio.Queue()
@@ -222,6 +224,7 @@ class Runner:
                     self._budget.release(len(line.line))
                     continue
                 await self._items.put(_Item(shard, line))
+                self._untried += 1
         shard.end_of_input()
         self._commit_if_complete(shard)
 
@@ -251,6 +254,7 @@ class Runner:
         item = await self._items.get()
         if item is None:
             return False
+        self._untried -= 1
         try:
             # After `stop` lines are taken and not sent, so that the feeder never waits for ever.
             if not self._stopping.is_set():

@@ -19,8 +19,10 @@ from batchwright.api.conditions import Reason
 from batchwright.worker.server.models import Listing
 from batchwright.worker.server.verdicts import Kind
 
-_CLEAN_LINES: Final = 2
-"""Lines without earlier charges that must fail, with no answer to any line, before the server is at fault."""
+_FEW_LINES: Final = 2
+"""Lines that must fail, with no answer to any line, before the server is at fault while others have yet to be tried."""
+_MANY_LINES: Final = 16
+"""So many are never taken for a few bad ones."""
 _VAIN_TRIES: Final = 3
 """Tries that must find the server unavailable though a probe has just found it alive. A few come of old connections."""
 _LATE_PROBES: Final = 3
@@ -146,7 +148,10 @@ class Availability:
         """Whether anything below may differ from its start. It spares every answer of a healthy server the look."""
         self._quiet_since = -math.inf
         self._held_until = -math.inf
+        self._failures: set[str] = set()
+        """Lines whose tries failed since the last answer to any line."""
         self._clean_failures: set[str] = set()
+        """Those of them that have no charge."""
         self._spared: set[str] = set()
         self._suspected = False
         self._failing_probes = 0
@@ -175,6 +180,7 @@ class Availability:
     def _clear_doubts(self, began: float) -> None:
         self._failing_probes = 0
         self._held_until = -math.inf
+        self._failures.clear()
         self._clean_failures.clear()
         self._spared.clear()
         self._suspected = False
@@ -194,12 +200,18 @@ class Availability:
         match failure.kind:
             case Kind.UNAVAILABLE | Kind.BROKEN_OFF:
                 self._unavailable(now, failure)
-            case Kind.CHARGED | Kind.FORBIDDEN if failure.clean and len(self._clean_failures) < _CLEAN_LINES:
-                self._clean_failures.add(failure.line)
+            case Kind.CHARGED | Kind.FORBIDDEN:
+                self._note_failure(failure)
             case Kind.PACED:
                 self._paced(now, failure)
             case Kind.UNAUTHORIZED if not self.answered_since(failure.began):
                 self._leave(now, Cause.KEY, failure.cause)
+
+    def _note_failure(self, failure: Failure) -> None:
+        if len(self._failures) < _MANY_LINES:
+            self._failures.add(failure.line)
+        if failure.clean and len(self._clean_failures) < _MANY_LINES:
+            self._clean_failures.add(failure.line)
 
     def _paced(self, now: float, failure: Failure) -> None:
         """A server that asks for patience is there."""
@@ -297,20 +309,34 @@ class Availability:
         """Whether any line got a real answer after a moment."""
         return self._answered_at > moment
 
-    def charges(self, now: float, failure: Failure, *, ended: float, in_flight: int) -> bool:
+    def charges(self, now: float, failure: Failure, *, ended: float, in_flight: int, untried: bool) -> bool:
         """Whether a failure counts against its line. To be asked late, after the pause that follows it.
 
-        It does where the server answered others after it, or where nothing but this line, or lines that were charged
-        before, gives reason to doubt the server.
+        `in_flight`: the requests of other lines; `untried`: there are lines that have not been sent yet.
         """
         if self.answered_since(ended):
             return True
         self._doubted = True
-        if self.away is None and len(self._clean_failures) < _CLEAN_LINES:
-            return not self._is_spared(now, failure.line, in_flight)
+        if self.away is None and not self._is_doubtful(ended, untried):
+            charged = not self._is_spared(now, failure.line, in_flight)
+            if charged:
+                self._clean_failures.discard(failure.line)
+            return charged
         if self.away is None:
             self._leave(now, Cause.ERRORS, failure.cause)
         return self.is_out_of_patience(now)
+
+    def _is_doubtful(self, ended: float, untried: bool) -> bool:
+        """Whether the server is rather at fault than the lines that failed, none having been answered after this one.
+
+        When a server breaks down, all lines fail that are in flight, and others were answered just before. The end of a
+        job looks the same, when a few bad lines are all that is left.
+        """
+        failing = len(self._failures)
+        if failing >= _MANY_LINES or (untried and failing >= _FEW_LINES):
+            return True
+        worked_lately = self.answered_since(ended - self.times.silence)
+        return not worked_lately and len(self._clean_failures) >= _FEW_LINES
 
     def _is_spared(self, now: float, line: str, in_flight: int) -> bool:
         """The first line to fail while others still wait, in silence, is spared once: they may all be about to fail."""

@@ -6,21 +6,34 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
+from batchwright.api.conditions import Reason
 from batchwright.worker.run.stopping import Stopping
-from batchwright.worker.server.availability import Availability, Failure
+from batchwright.worker.server.availability import Availability, Cause, Failure
 from batchwright.worker.server.concurrency import Limit, ServerLoad, Signal
 from batchwright.worker.server.verdicts import Retry
 
 logger = logging.getLogger(__name__)
 
+ERRORS_SECONDS: Final = 1.0
+"""A few lines that fail while others take their time look like an outage; so long passes before it is called one."""
 OUTAGE_SECONDS: Final = 2.0
 """After so long without the server what was known of its load no longer holds."""
 
 
 R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A server that is away, for people."""
+
+    reason: Reason
+    message: str
+    since: datetime
 
 
 class Pass:
@@ -51,8 +64,10 @@ class Gate:
         self.limit = limit
         self.in_flight = 0
         self.clock = clock
-        self.away_since: datetime | None = None
-        """Wall-clock time at which the server went away."""
+        self.outage: Outage | None = None
+        """What is told of a server that is away."""
+        self.has_untried: Callable[[], bool] = lambda: False
+        """Whether there are lines that have not been sent yet; whoever has them sets it."""
         self.attention = asyncio.Event()
         """Set when the watch must look again: something has failed."""
         self._open = True
@@ -136,7 +151,11 @@ class Gate:
         """Whether the failure of a try counts against its line: see Availability.charges."""
         assert admitted.failure is not None
         charged = self.availability.charges(
-            self.clock(), admitted.failure, ended=admitted.ended, in_flight=self.in_flight
+            self.clock(),
+            admitted.failure,
+            ended=admitted.ended,
+            in_flight=self.in_flight,
+            untried=self.has_untried(),
         )
         self.attention.set()
         self.update()
@@ -182,16 +201,20 @@ class Gate:
 
     def _note_away(self, now: float) -> None:
         away = self.availability.away
-        if away is not None and self.away_since is None:
-            self.away_since = datetime.now(UTC)
-            self._left_at = now
-            logger.warning("the model server is away (%s): %s", away.reason, away.message)
-        elif away is None and self.away_since is not None:
+        if away is None and self.outage is not None:
             seconds = now - self._left_at
-            self.away_since = None
+            self.outage = None
             logger.info("the model server is back after %.1f s", seconds)
             if seconds >= OUTAGE_SECONDS:
                 self.limit.restart(now)
+        elif away is not None and (away.cause is not Cause.ERRORS or now - away.since >= ERRORS_SECONDS):
+            if self.outage is None:
+                self._left_at = away.since
+                since = datetime.now(UTC) - timedelta(seconds=now - away.since)
+                logger.warning("the model server is away (%s): %s", away.reason, away.message)
+            else:
+                since = self.outage.since
+            self.outage = Outage(away.reason, away.message, since)
 
     def drop_in_flight(self) -> None:
         """End every try that is in flight: the server is gone, and nothing will come of them."""

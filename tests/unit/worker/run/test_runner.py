@@ -85,6 +85,24 @@ async def test_large_lines_are_bounded_by_their_bytes(tmp_path: Path, monkeypatc
     assert Counter(work.results()) == Counter(work.ids)
 
 
+async def test_the_gate_knows_whether_lines_are_left_that_were_never_sent(tmp_path: Path) -> None:
+    work = Work(tmp_path, lines=6, concurrency=3)
+    transport = ScriptedTransport(lambda custom_id: None if custom_id in ("id-0", "id-4", "id-5") else answer())
+    worker = work.runner(transport)
+    gate = worker._sender.gate
+    assert not gate.has_untried()
+    transport.respond, respond = hold_all, transport.respond
+    async with running(worker) as task:
+        await until(lambda: transport.in_flight == 3)
+        await settle()
+        assert gate.has_untried()
+        transport.respond = respond
+        transport.release()
+        await until(lambda: transport.arrived.total() == 6)
+        assert not gate.has_untried()
+        await task
+
+
 class TestResume:
     """A successor goes on where the last pod of its index ended."""
 

@@ -47,10 +47,10 @@ class Server:
         self.now += took
         return self.availability.probed(self.now, health, began=self.now - took, cause="the probe failed")
 
-    def charges(self, failure: Failure, *, pause: float = 0.5, in_flight: int = 0) -> bool:
+    def charges(self, failure: Failure, *, pause: float = 0.5, in_flight: int = 0, untried: bool = False) -> bool:
         ended = self.now
         self.now += pause
-        return self.availability.charges(self.now, failure, ended=ended, in_flight=in_flight)
+        return self.availability.charges(self.now, failure, ended=ended, in_flight=in_flight, untried=untried)
 
     @property
     def cause(self) -> Cause | None:
@@ -226,16 +226,45 @@ class TestErrors:
         first, second = server.failed(Kind.CHARGED, "a"), server.failed(Kind.CHARGED, "b")
         ended = server.now
         server.answered()
-        assert server.availability.charges(server.now, first, ended=ended, in_flight=0)
-        assert server.availability.charges(server.now, second, ended=ended, in_flight=0)
+        assert server.availability.charges(server.now, first, ended=ended, in_flight=0, untried=True)
+        assert server.availability.charges(server.now, second, ended=ended, in_flight=0, untried=True)
 
-    def test_those_that_were_answered_before_it_failed_don_t(self) -> None:
-        """Of a server that breaks down all are in flight together, and some were just answered."""
+    def test_of_a_server_that_breaks_down_some_were_just_answered(self) -> None:
         server = Server()
         server.answered()
-        first, second = server.failed(Kind.CHARGED, "a", took=60.0), server.failed(Kind.CHARGED, "b", took=60.0)
-        assert not server.charges(first)
-        assert not server.charges(second)
+        first, second = server.failed(Kind.CHARGED, "a"), server.failed(Kind.CHARGED, "b")
+        server.availability.answered(first.began + 0.01, 0.0)
+        first, second = server.failed(Kind.CHARGED, "a"), server.failed(Kind.CHARGED, "b")
+        assert not server.charges(first, untried=True)
+        assert not server.charges(second, untried=True)
+
+    def test_lines_with_charges_don_t_hide_it_while_others_have_yet_to_be_tried(self) -> None:
+        server = Server()
+        server.failed(Kind.CHARGED, "a", clean=False)
+        assert not server.charges(server.failed(Kind.CHARGED, "b", clean=False), untried=True)
+        assert server.cause is Cause.ERRORS
+
+    def test_nor_do_they_when_they_are_many(self) -> None:
+        server = Server()
+        for number in range(15):
+            assert server.charges(server.failed(Kind.CHARGED, f"line-{number}", clean=False), pause=0.1)
+        assert not server.charges(server.failed(Kind.CHARGED, "another", clean=False))
+
+    def test_a_few_bad_lines_that_are_left_of_a_job_are_charged_to_their_end(self) -> None:
+        server = Server()
+        tries = {"a": 0, "b": 0, "c": 0}
+        for round_ in range(4):
+            began = server.now
+            if round_ == 0:
+                server.answered(took=0.04)
+            failures = [Failure(Kind.CHARGED, line, "", began, clean=round_ == 0) for line in tries]
+            server.wait(0.01)
+            for failure in failures:
+                server.availability.failed(server.now, failure)
+            ended = server.now
+            server.wait(0.2)
+            for failure in failures:
+                assert server.availability.charges(server.now, failure, ended=ended, in_flight=0, untried=False)
 
     def test_the_first_of_many_that_wait_in_silence_is_spared_once(self) -> None:
         server = Server()
@@ -481,15 +510,15 @@ class TestLaws:
                     server.wait(at - server.now)
         assert server.is_open
 
-    @given(st.lists(st.tuples(st.integers(0, 9), st.floats(0.01, 20)), min_size=2, max_size=40))
-    def test_while_nothing_succeeds_no_line_but_the_first_is_ever_charged(
-        self, failures: list[tuple[int, float]]
+    @given(st.lists(st.tuples(st.integers(0, 9), st.floats(0.01, 20), st.booleans()), min_size=2, max_size=40))
+    def test_while_nothing_succeeds_and_others_are_untried_no_line_but_the_first_is_ever_charged(
+        self, failures: list[tuple[int, float, bool]]
     ) -> None:
         server = Server()
         first = failures[0][0]
-        for line, took in failures:
-            failure = server.failed(Kind.CHARGED, str(line), took=took)
-            charged = server.charges(failure, pause=0.1)
+        for line, took, clean in failures:
+            failure = server.failed(Kind.CHARGED, str(line), took=took, clean=clean)
+            charged = server.charges(failure, pause=0.1, untried=True)
             if line != first:
                 assert not charged or server.availability.is_out_of_patience(server.now)
 
@@ -499,4 +528,4 @@ class TestLaws:
         failure = server.failed(Kind.CHARGED, "mine")
         ended = server.now
         server.answered(took=0.01)
-        assert server.availability.charges(server.now, failure, ended=ended, in_flight=3)
+        assert server.availability.charges(server.now, failure, ended=ended, in_flight=3, untried=True)

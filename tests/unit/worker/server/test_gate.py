@@ -145,7 +145,7 @@ class TestAway:
         tasks = await waiting(gate, 2)
         assert passed(tasks) == [False, False]
         assert gate.in_flight == 0
-        assert gate.away_since is not None
+        assert gate.outage is not None
         for task in tasks:
             task.cancel()
 
@@ -161,7 +161,7 @@ class TestAway:
         gate.answered(tasks[0].result(), Signal.SUCCESS)
         await settle()
         assert passed(tasks) == [True, True]
-        assert gate.away_since is None
+        assert gate.outage is None
         assert limit.restarts == 1
 
     async def test_a_trial_that_fails_leaves_it_closed(self, gate: Gate, clock: Clock) -> None:
