@@ -13,6 +13,8 @@ from msgspec.json import Decoder
 
 MAX_KEPT_TEXT: Final = 4096
 """Characters kept of an answer that is no JSON, such as a proxy's HTML page."""
+MAX_SERVER_ERROR_BYTES: Final = 64 * 1024
+"""A 5xx answer that is longer is kept as text, cut: it is held while its request waits for the next try."""
 
 _LINE_SEPARATORS: Final = (
     (b"\xe2\x80\xa8", rb"\u2028"),
@@ -64,10 +66,8 @@ def failure_line(*, request_id: str, custom_id: str, code: str, message: str) ->
 def error_body(status: int, body: bytes) -> bytes:
     """The body of an answer that is not 2xx, as JSON: as it is where it is JSON, else its text, cut and wrapped."""
     body = without_lone_surrogates(body)
-    try:
-        body.decode()
-        msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    too_long = is_server_error(status) and len(body) > MAX_SERVER_ERROR_BYTES
+    if too_long or not _is_json(body):
         text = body.decode(errors="replace").strip()
         error = {
             "message": text[:MAX_KEPT_TEXT] or f"The server answered {status} without a body.",
@@ -77,6 +77,15 @@ def error_body(status: int, body: bytes) -> bytes:
         }
         return msgspec.json.encode({"error": error})
     return body
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        body.decode()
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def in_one_line(body: bytes) -> bytes:
@@ -153,6 +162,11 @@ def read_finished_line(line: bytes) -> FinishedLine:
         return _finished.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"not a result line: {error}") from error
+
+
+def is_server_error(status: int) -> bool:
+    """Whether an HTTP status is 5xx."""
+    return status >= 500  # noqa: PLR2004
 
 
 def is_success(status: int) -> bool:

@@ -7,6 +7,7 @@ import pytest
 
 from batchwright.batchfile.result_line import (
     MAX_KEPT_TEXT,
+    MAX_SERVER_ERROR_BYTES,
     error_body,
     failure_line,
     in_one_line,
@@ -163,6 +164,12 @@ class TestErrorBody:
     def test_a_long_text_is_cut(self) -> None:
         wrapped = json.loads(error_body(500, "é".encode() * 1_000_000))
         assert wrapped["error"]["message"] == "é" * MAX_KEPT_TEXT
+
+    def test_of_an_error_of_the_server_that_is_retried_only_the_beginning_is_held(self) -> None:
+        body = json.dumps({"error": {"message": "x" * MAX_SERVER_ERROR_BYTES}}).encode()
+        wrapped = json.loads(error_body(500, body))
+        assert wrapped["error"]["message"] == body.decode()[:MAX_KEPT_TEXT]
+        assert error_body(422, body) == body
 
     def test_json_with_half_a_character_is_still_json(self) -> None:
         assert error_body(400, rb'{"error":{"message":"cut \ud83d"}}') == rb'{"error":{"message":"cut \ufffd"}}'

@@ -40,6 +40,8 @@ BYTES_IN_FLIGHT: Final = 32 << 20
 SEGMENT_SECONDS: Final = 5.0
 SUSPECT_SEGMENT_SECONDS: Final = 0.25
 """The same for the first segment of a shard over which a worker was killed: it shows the shard good before the next."""
+SAVES_AT_ONCE: Final = 2
+"""Shards that are written at the same time at the end: each holds a segment or two in memory."""
 LAST_SAVE_SECONDS: Final = 6.0
 """What the store gets to take what is finished, and again for the worker's state, once nobody waits any longer."""
 
@@ -350,7 +352,13 @@ def _deliver(shard: OpenShard, line: ShardLine, outcome: Outcome) -> None:
 
 
 async def _try_all(saves: Iterable[Callable[[], None]]) -> None:
-    for result in await asyncio.gather(*map(patiently, saves), return_exceptions=True):
+    turns = asyncio.Semaphore(SAVES_AT_ONCE)
+
+    async def try_one(save: Callable[[], None]) -> None:
+        async with turns:
+            await patiently(save)
+
+    for result in await asyncio.gather(*map(try_one, saves), return_exceptions=True):
         if isinstance(result, Exception):
             logger.warning("finished work could not be saved: %s", result)
 
