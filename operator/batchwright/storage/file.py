@@ -39,6 +39,8 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSY
 """How file systems say that they have no hard links."""
 
 MAX_PRUNE_RACES = 50
+ABANDONED_SECONDS = 15 * 60.0
+"""A temporary file to which nothing was written for so long has no writer any more."""
 
 
 class FileStore:
@@ -142,10 +144,12 @@ class FileStore:
         return (patience or Patience()).call(lambda: self._write_chunks(key, self._chunks(wanted), progress))
 
     def abort_uploads(self, prefix: str, ours: Callable[[str], bool]) -> None:
-        """What a temporary file was to become isn't known: its name alone says that it may go."""
+        """What a temporary file was to become isn't known: that nobody has written to it for long says that it may go.
+        One that is taken from its writer would fail it for good, other than an upload, which is begun anew.
+        """
         try:
             with self._translated("AbortMultipartUpload", prefix):
-                for path in self._folder.temporaries(prefix):
+                for path in self._folder.temporaries(prefix, unchanged_since=time.time() - ABANDONED_SECONDS):
                     path.unlink(missing_ok=True)
                     logger.info("removed %s, which a killed writer left", path)
         except StorageError as error:

@@ -62,12 +62,15 @@ class RootFolder:
         if path.is_dir():
             yield from self._walk(path, f"{folder}/" if folder else "", start)
 
-    def temporaries(self, prefix: str) -> list[Path]:
-        """Unfinished files in the folder of a prefix and in those below it. Raises as `walk` does."""
+    def temporaries(self, prefix: str, *, unchanged_since: float) -> list[Path]:
+        """Unfinished files in the folder of a prefix and in those below it, last changed before that time (seconds
+        since 1970). Raises as `walk` does.
+        """
         name = prefix.rpartition("/")[0]
         path = Path(os.path.realpath(self._path(name, "ListObjectsV2") if name else self._real))
         self._check_inside(path, prefix, "ListObjectsV2")
-        return [found for found in path.rglob(f"{TEMPORARY_PREFIX}*") if not found.is_symlink()]
+        statuses = ((found, self._regular(found)) for found in path.rglob(f"{TEMPORARY_PREFIX}*"))
+        return [found for found, status in statuses if status is not None and status.st_mtime < unchanged_since]
 
     def _walk(self, folder: Path, base: str, start: str) -> Iterator[tuple[str, os.stat_result]]:
         for name in _sorted_names(folder, start):

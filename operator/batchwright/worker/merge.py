@@ -71,8 +71,7 @@ def merge(
         missing = sorted(set(range(len(plan.shards))) - committed)
         if missing:
             return ShardsMissingReport(count=len(missing), shards=ranges(missing))
-        summary = _publish(stage, plan, _read_records(store, layout, plan), progressed, patience)
-        store.write(layout.summary, encode_record(summary))
+        summary = _publish_once(stage, layout, plan, progressed, patience)
     warnings = tuple(_remove_stale(stage, summary))
     _abort_uploads(stage, layout)
     if not stage.job.keep_work_objects:
@@ -110,6 +109,22 @@ def _renamed(stage: Stage, layout: WorkLayout, summary: SummaryRecord) -> Summar
         ) from error
     summary = msgspec.structs.replace(summary, published=published)
     stage.output_store.write(layout.summary, encode_record(summary))
+    return summary
+
+
+def _publish_once(
+    stage: Stage, layout: WorkLayout, plan: PlanRecord, progressed: Progressed, patience: Patience | None
+) -> SummaryRecord:
+    """Publish, and write the summary; or find that another merge, on a node that was cut off, did it meanwhile."""
+    store = stage.output_store
+    try:
+        summary = _publish(stage, plan, _read_records(store, layout, plan), progressed, patience)
+    except StageFailed:
+        published = published_before(stage, layout)
+        if published is None:
+            raise
+        return published
+    store.write(layout.summary, encode_record(summary))
     return summary
 
 

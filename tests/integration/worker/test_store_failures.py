@@ -22,7 +22,7 @@ from batchwright.worker.merge import merge
 from batchwright.worker.merge_stage import merge_patiently
 from batchwright.worker.run import patience as run_patience
 from batchwright.worker.run.claims import ShardQueue, WorkerIdentity
-from fixtures.fault_proxy import Answer, Cut, Fault, FaultProxy, LoseAnswer, RefuseChecksums
+from fixtures.fault_proxy import Answer, Before, Cut, Fault, FaultProxy, LoseAnswer, RefuseChecksums
 from fixtures.s3 import S3Bucket
 from fixtures.worker import JobUnderTest, bucket_place, chat_line, chat_lines, ids, wait_until
 from stub.harness import StubProcess
@@ -120,6 +120,22 @@ def test_a_merge_that_was_killed_leaves_no_upload_behind(
     large_job.merge(planned)
     assert s3_bucket.unfinished_uploads() == []
     assert len(large_job.published("results.jsonl")) == 22
+
+
+@pytest.mark.parametrize("moment", ["CreateMultipartUpload", "UploadPart"])
+def test_a_merge_that_another_one_overtakes_finds_what_was_published(
+    large_job: JobUnderTest, s3_proxy: FaultProxy, s3_bucket: S3Bucket, moment: str
+) -> None:
+    """It has taken away the shard files, and aborted the upload."""
+    planned = large_job.plan()
+    large_job.work(planned)
+    direct = large_job.at(bucket_place(s3_bucket, s3_bucket.server.endpoint_url))
+    overtaking: list[MergeReport] = []
+    s3_proxy.inject(moment, Before(lambda: overtaking.append(direct.merge(planned))), times=1)
+    report = merge_patiently(large_job.stage(), fingerprint=planned.fingerprint, run=1, port=0)
+    assert [report] == overtaking
+    assert len(direct.published("results.jsonl")) == 22
+    assert s3_bucket.unfinished_uploads() == []
 
 
 def test_an_input_that_is_overwritten_in_mid_run_fails_and_nothing_is_mixed(

@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -314,9 +315,13 @@ def test_what_killed_writers_left_is_removed_and_nothing_else(store: FileStore, 
     for key in ("out/job/results.jsonl", "out/job/work/segment", "out/job-b/results.jsonl"):
         store.write(key, b"kept")
     for folder in ("out/job", "out/job/work", "out/job-b"):
-        (root / folder / f"{TEMPORARY_PREFIX}0123").write_bytes(b"half")
+        for name, seconds in (("left", 3600), ("written", 60)):
+            path = root / folder / f"{TEMPORARY_PREFIX}{name}"
+            path.write_bytes(b"half")
+            os.utime(path, (time.time() - seconds,) * 2)
     store.abort_uploads("out/job/", lambda key: True)
-    assert [name for name in names(root) if TEMPORARY_PREFIX in name] == [f"out/job-b/{TEMPORARY_PREFIX}0123"]
+    left = {name.replace(TEMPORARY_PREFIX, "") for name in names(root) if TEMPORARY_PREFIX in name}
+    assert left == {"out/job/written", "out/job/work/written", "out/job-b/left", "out/job-b/written"}
     assert len(list(store.list(""))) == 3
 
 
