@@ -173,8 +173,7 @@ class SpreadTransport:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for replica in self._replicas.values():
-            await replica.transport.close()
+        await asyncio.gather(*(replica.transport.close() for replica in self._replicas.values()))
 
     def _note_answer(self, endpoint: Endpoint, answer: Answer) -> None:
         self._proven = True

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from batchwright.worker.transport import Answer, ConnectFailed, ConnectionLost, TransportSettings, open_transport
+from batchwright.worker.transport.endpoints import LOAD_FACTOR
 from batchwright.worker.transport.spread import Pace, SpreadTransport
 from integration.worker.transport.replicas import (
     CHAT,
@@ -22,7 +23,10 @@ from integration.worker.transport.replicas import (
 )
 from integration.worker.transport.scripted_server import answer, scripted_server
 
-QUICK = Pace(lookup=0.2, tick=0.1, silence=0.3, answer=0.3, penalty=0.2)
+BRISK = Pace(lookup=0.2, tick=0.1)
+"""Looks often, and is as patient as ever."""
+IMPATIENT = Pace(lookup=0.2, tick=0.1, silence=0.3, answer=0.3)
+"""For servers that fall silent. A slow machine can look so for a moment."""
 AWAY = socket.gaierror(socket.EAI_AGAIN, "the name server is away")
 UNKNOWN = socket.gaierror(socket.EAI_NONAME, "no such name")
 
@@ -41,7 +45,7 @@ def three(all_three: Replicas) -> Replicas:
 
 
 @asynccontextmanager
-async def spread(url: str, names: Names, pace: Pace = QUICK, **settings: Any) -> AsyncIterator[SpreadTransport]:
+async def spread(url: str, names: Names, pace: Pace = BRISK, **settings: Any) -> AsyncIterator[SpreadTransport]:
     made = SpreadTransport(TransportSettings(url, **{"max_connections": 64, **settings}), resolver=names, pace=pace)
     try:
         yield made
@@ -108,8 +112,8 @@ class TestAffinity:
     async def test_a_prefix_that_is_most_of_the_load_is_shared_out(self, three: Replicas) -> None:
         async with spread(three.url, Names(three.addresses)) as transport:
             await send(transport, 300, in_flight=24, affinity=lambda number: 7)
-        assert max(three.arrivals().values()) <= 300 * 1.25 / 3 * 1.2
-        assert min(three.arrivals().values()) >= 50
+        in_flight = [stub.stats().max_in_flight for stub in three.stubs.values()]
+        assert all(0 < most <= LOAD_FACTOR * 24 / 3 + 1 for most in in_flight)
 
 
 class TestNames:
@@ -197,7 +201,7 @@ class TestFailures:
 
     async def test_a_silent_replica_gives_its_requests_back_and_comes_back(self, three: Replicas) -> None:
         silent = three.stubs["127.0.0.2"]
-        async with spread(three.url, Names(three.addresses)) as transport:
+        async with spread(three.url, Names(three.addresses), IMPATIENT) as transport:
             await send(transport, 30, in_flight=6)
             silent.stop_answering()
             try:
@@ -212,7 +216,7 @@ class TestFailures:
     async def test_a_silent_replica_that_no_longer_reads_gives_back_a_large_body(self, three: Replicas) -> None:
         large = b"x" * (64 << 20)
         silent = three.stubs["127.0.0.2"]
-        async with spread(three.url, Names(["127.0.0.1", "127.0.0.2"])) as transport:
+        async with spread(three.url, Names(["127.0.0.1", "127.0.0.2"]), IMPATIENT) as transport:
             await send(transport, 4, in_flight=2)
             silent.stop_answering()
             try:
@@ -248,7 +252,7 @@ class TestFailures:
 class TestProbe:
     async def test_a_replica_that_is_not_healthy_gets_nothing_until_it_is(self, three: Replicas) -> None:
         ill = three.stubs["127.0.0.2"]
-        async with spread(three.url, Names(three.addresses), Pace(tick=0.1)) as transport:
+        async with spread(three.url, Names(three.addresses)) as transport:
             ill.switch(health=503)
             assert (await transport.probe("/health", timeout=5)).status == 200
             await send(transport, 30, in_flight=6)
