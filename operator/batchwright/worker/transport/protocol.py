@@ -4,8 +4,8 @@ The worker sends bodies as they stand in the input and keeps answers as they
 came, so a transport deals in bytes.  It makes one attempt for each call:
 retries, pacing and credentials are the caller's affair.
 
-The deadline is a parameter, and not `asyncio.timeout` at the caller, since a
-client's own timer costs less and tells a late answer from a cancelled task.
+The deadline is a parameter, and not `asyncio.timeout` at the caller, since the
+client can make it stand still while an answer waits for memory to be read into.
 """
 
 from collections.abc import Mapping, Sequence
