@@ -106,10 +106,10 @@ def test_a_line_that_breaks_its_connection_fails_at_last(
 ) -> None:
     monkeypatch.setattr(sender, "SPARED_BACKOFF_SECONDS", 0.1)
     stub.switch(delay="0.05")
-    lines = [chat_line("breaks", "reset=after_read"), *chat_lines(1000)]
-    job = job.with_spec(requests={"maxConcurrency": 8}).input(lines)
+    lines = [chat_line("breaks", "reset=after_read"), *chat_lines(500)]
+    job = job.with_spec(requests={"maxConcurrency": 3}).input(lines)
     report = job.complete()
-    assert (report.request_counts.completed, report.request_counts.failed) == (1000, 1)
+    assert (report.request_counts.completed, report.request_counts.failed) == (500, 1)
     (error,) = job.published("errors.jsonl")
     assert error["error"]["code"] == "connection_error"
     assert stub.arrivals().arrived["breaks"] == sender.MAX_BROKEN_TRIES
