@@ -69,9 +69,8 @@ def test_progress_between_two_kills_begins_the_count_anew(deadly_job: JobUnderTe
     planned = deadly_job.plan()
     kill_over_the_deadly_line(deadly_job, planned, stub, times=2)
     third = deadly_job.start_worker(planned)
-    wait_until(lambda: segments(planned))
+    wait_until(lambda: segments(planned) and stub.arrivals().arrived[DEADLY] == 3)
     third.kill()
-    assert stub.arrivals().arrived[DEADLY] == 3
     fourth = deadly_job.start_worker(planned)
     wait_until(lambda: stub.arrivals().arrived[DEADLY] == 4)
     fourth.kill()
