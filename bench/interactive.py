@@ -123,7 +123,7 @@ def working(url: str, requests: Mapping[str, Any] | None, options: argparse.Name
         return
     with tempfile.TemporaryDirectory(prefix="bench-interactive-") as folder:
         arguments = (Path(folder), url, dict(requests), options.model, options.max_tokens)
-        child = multiprocessing.get_context("spawn").Process(target=work, args=arguments)
+        child = multiprocessing.get_context("spawn").Process(target=work, args=arguments, daemon=True)
         child.start()
         try:
             yield

@@ -12,8 +12,13 @@ from typing import Final
 
 from batchwright.worker.server.concurrency import ServerLoad
 
-QUEUED: Final = 0.02
-"""Part of the requests at work that may wait: they are taken with the next step of the engine."""
+QUEUED: Final = 0.03
+"""So many may wait, as a part of the requests at work, and one in any case: they came since the engine's last step."""
+STEADY: Final = 0.98
+"""At a real limit the number at work stays the same while others wait; in a burst it does not."""
+NEAR_MOST: Final = 0.9
+FORGETTING: Final = 0.99
+"""Of the most that was seen at work, with each sample: a limit that fell by half is taken for one after a minute."""
 HEADROOM: Final = 0.03
 MAX_HEADROOM: Final = 0.2
 """Part of the capacity that stays free, at least and at most: the more, the more often a queue was seen."""
@@ -54,18 +59,23 @@ class Capacity:
         self._most: float | None = None
         self._probe = PROBE
         self._calm = 0
-        self._queued = False
+        self._queued_at: int | None = None
+        self._seen = 0.0
         self._waiting = 0.0
 
     def sampled(self, load: ServerLoad) -> Room:
         """Learn from a sample that holds one request at least, and say what it means."""
         total = load.waiting + load.running
-        queued = load.waiting > QUEUED * load.running
+        queued = load.waiting > max(1.0, QUEUED * load.running)
+        again = queued and self._queued_at is not None
         self._learn(load, total, queued)
-        self._queued = queued
+        self._queued_at = load.running if queued else None
         self._waiting += MEMORY * (load.waiting / total - self._waiting)
         headroom = min(MAX_HEADROOM, HEADROOM + self._waiting)
-        target = math.inf if self._most is None else self._most * (1 - headroom)
+        most = math.inf if self._most is None else self._most
+        if again:
+            most = min(most, max(1.0, load.running))
+        target = most * (1 - headroom)
         cached = load.running * CACHE_TARGET / max(load.kv_cache_usage, 0.01)
         return Room(
             excess=max(total / target, total / max(1.0, cached)),
@@ -76,9 +86,8 @@ class Capacity:
         )
 
     def _learn(self, load: ServerLoad, total: int, queued: bool) -> None:
-        if queued and load.kv_cache_usage > CACHE_FULL:
-            pass
-        elif queued and self._queued and load.running:
+        self._seen = max(FORGETTING * self._seen, load.running)
+        if queued and self._is_limit(load):
             self._most = float(load.running)
         elif queued and self._most is not None:
             # One sample may be a burst that the next step takes in; it only ends the search for more.
@@ -87,6 +96,13 @@ class Capacity:
             self._search()
         if queued:
             self._calm, self._probe = 0, PROBE
+
+    def _is_limit(self, load: ServerLoad) -> bool:
+        """Whether no more than are at work can be, now that others wait."""
+        if self._queued_at is None or not load.running or load.kv_cache_usage > CACHE_FULL:
+            return False
+        low, high = sorted((self._queued_at, load.running))
+        return low >= STEADY * high and high >= NEAR_MOST * self._seen
 
     def _search(self) -> None:
         self._calm += 1

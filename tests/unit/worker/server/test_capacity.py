@@ -75,13 +75,37 @@ def test_calm_samples_at_little_use_say_nothing(known: Capacity) -> None:
 
 def test_a_queue_ends_the_search_for_more(known: Capacity) -> None:
     sampled(known, load(0, 95), times=20)
-    sampled(known, load(5, 100), times=2)
+    sampled(known, load(10, 100), times=2)
     assert sampled(known, load(0, 90)).spare < 10
 
 
 def test_requests_just_taken_by_the_engine_are_no_queue() -> None:
-    assert not sampled(Capacity(), load(2, 100)).queued
-    assert sampled(Capacity(), load(3, 100)).queued
+    assert not sampled(Capacity(), load(1, 10)).queued
+    assert not sampled(Capacity(), load(3, 100)).queued
+    assert sampled(Capacity(), load(2, 10)).queued
+    assert sampled(Capacity(), load(4, 100)).queued
+
+
+def test_while_the_number_at_work_still_changes_a_queue_is_no_limit() -> None:
+    capacity = Capacity()
+    for running in (10, 20, 15, 25, 12):
+        room = sampled(capacity, load(5, running))
+    assert room.excess > 1, "it is a queue all the same"
+    assert sampled(capacity, load(0, 15)).spare == math.inf
+
+
+def test_a_queue_at_far_less_than_was_at_work_before_is_no_limit() -> None:
+    capacity = Capacity()
+    sampled(capacity, load(0, 100))
+    sampled(capacity, load(5, 20), times=3)
+    assert sampled(capacity, load(0, 20)).spare == math.inf
+
+
+def test_a_limit_that_fell_is_one_after_a_while() -> None:
+    capacity = Capacity()
+    sampled(capacity, load(0, 100))
+    sampled(capacity, load(5, 50), times=100)
+    assert sampled(capacity, load(0, 40)).spare < 10
 
 
 @pytest.mark.parametrize(("cache", "excess"), [(0.5, False), (0.94, False), (0.97, True), (1.0, True)])

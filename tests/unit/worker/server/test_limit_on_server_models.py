@@ -39,7 +39,7 @@ def test_with_metrics_any_number_of_workers_settles_at_the_knee(workers: int) ->
     one = played(Scenario("", SLOTS, workers=workers, seconds=60, settled=20))
     assert throughput(one, 20, 60) > 0.95
     assert 0.9 < in_flight(one, 20, 60) < 1.1
-    assert one.fairness() > 0.9
+    assert one.fairness() > 0.85
     assert one.reached(0.9 * KNEE, 0.0) < 10
 
 
