@@ -14,6 +14,7 @@ from batchwright.api.status import BatchJobStatus, RequestCounts, ShardCounts
 from batchwright.controller.core import child_names
 from batchwright.controller.core.observed import (
     ConfigMapView,
+    Heard,
     Identity,
     JobEnd,
     JobView,
@@ -148,9 +149,10 @@ class BatchJobBuilder:
         """Jobs with their pods."""
         return replace(self, jobs=(*self.jobs, *builders))
 
-    def with_progress(self, *reports: Progress) -> "BatchJobBuilder":
-        """What workers reported."""
-        return replace(self, rest={**self.rest, "progress": reports})
+    def with_progress(self, *reports: Progress, at: datetime = NOW) -> "BatchJobBuilder":
+        """What workers answered when they were asked."""
+        heard = tuple(Heard(report, at) for report in reports)
+        return replace(self, rest={**self.rest, "progress": reports, "heard": heard})
 
     def with_samples(self, *samples: tuple[datetime, int]) -> "BatchJobBuilder":
         """Requests done at moments."""

@@ -10,6 +10,7 @@ from batchwright.controller.core import counts
 from batchwright.controller.core import progress as rates
 from batchwright.controller.core.observed import (
     ConfigMapView,
+    Heard,
     Identity,
     JobView,
     Observed,
@@ -42,6 +43,7 @@ class Memory:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     reading: Reading | None = None
     progress: tuple[Progress, ...] = ()
+    heard: dict[tuple[int, int], Heard] = field(default_factory=dict)
     merging: MergeProgress | None = None
     samples: tuple[Sample, ...] = ()
     refusals: tuple[Refusal, ...] = ()
@@ -62,6 +64,11 @@ class Memory:
     def add_progress(self, reports: tuple[Progress, ...]) -> None:
         """Take reports, the newest last."""
         self.progress = counts.latest_of_each_worker((*self.progress, *reports))
+
+    def hear(self, reports: tuple[Progress, ...], now: datetime) -> None:
+        """Take what running workers answered."""
+        self.add_progress(reports)
+        self.heard |= {(report.run, report.index): Heard(report, now) for report in reports}
 
     def take_sample(self, now: datetime) -> None:
         """Remember how many requests are done now, for the rate. Before every worker was heard, the sum is too small,
@@ -90,6 +97,7 @@ class Memory:
             occurrences=self.reading.occurrences,
             nodes_ready=self.reading.nodes_ready,
             progress=self.progress,
+            heard=tuple(self.heard.values()),
             merging=self.merging,
             samples=self.samples,
             refusals=self.refusals,

@@ -69,7 +69,7 @@ class Poller:
         for pod in due:
             memory.polled_at[pod.uid] = now
         reports = await asyncio.gather(*(self._ask(pod) for pod in due))
-        memory.add_progress(tuple(report for report in reports if isinstance(report, Progress)))
+        memory.hear(tuple(report for report in reports if isinstance(report, Progress)), now)
         memory.merging = next((report for report in reports if isinstance(report, MergeProgress)), memory.merging)
         if any(pod.stage is Stage.RUN for pod in due):
             memory.take_sample(now)

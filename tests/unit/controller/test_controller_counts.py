@@ -1,9 +1,11 @@
 """Counts never fall while a run goes on; rate and time left are readable."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from batchwright.api.conditions import Reason
 from batchwright.api.reports import Progress
 from batchwright.api.status import BatchJobStatus, RequestCounts, ShardCounts, Usage
 from batchwright.controller.core import counts, progress
@@ -59,9 +61,16 @@ def test_tokens_that_no_answer_reported_stay_unknown() -> None:
 
 
 def test_the_furthest_report_of_an_index_counts_and_the_last_tells_of_the_moment() -> None:
-    first, behind = worker(0, 10), worker(0, 4, server_available=False, server_message="refused")
-    (found,) = counts.latest_of_each_worker([first, behind])
-    assert (found.completed, found.server_available, found.server_message) == (10, False, "refused")
+    moment: dict[str, Any] = {
+        "shards_active": 3,
+        "concurrency": 5,
+        "server_available": False,
+        "server_reason": Reason.SERVER_UNAUTHORIZED,
+        "server_since": NOW,
+        "server_message": "refused",
+    }
+    (found,) = counts.latest_of_each_worker([worker(0, 10), worker(0, 4, **moment)])
+    assert found == worker(0, 10, **moment)
 
 
 def samples(*points: tuple[float, int]) -> tuple[Sample, ...]:

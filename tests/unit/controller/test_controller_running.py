@@ -1,6 +1,6 @@
 """The run stage."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -123,6 +123,24 @@ class TestRunning:
         away = Progress(index=0, run=1, server_available=False, server_since=ago(hours=9))
         status = status_of(batchjob().planned().with_job(job("run", 1).running_pod(index=0)).with_progress(away))
         assert not conditions.is_true(status, ConditionType.STALLED)
+
+    @pytest.mark.parametrize(
+        ("started", "said", "available"),
+        [
+            (ago(minutes=9), ago(minutes=4), False),
+            (ago(minutes=9), ago(minutes=6), None),
+            (ago(minutes=1), ago(minutes=2), None),
+        ],
+        ids=["lately", "long ago", "by the pod before it"],
+    )
+    def test_what_a_worker_said_of_the_server_holds_for_a_while(
+        self, started: datetime, said: datetime, available: bool | None
+    ) -> None:
+        run = job("run", 1).running_pod(index=0, started_at=started)
+        away = Progress(index=0, run=1, server_available=False)
+        status = status_of(batchjob().planned().with_job(run).with_progress(away, at=said))
+        condition = conditions.find(status, ConditionType.SERVER_AVAILABLE)
+        assert (condition and condition.status) == {False: "False", None: None}[available]
 
     def test_one_worker_that_reaches_the_server_is_enough(self) -> None:
         run = job("run", 1).running_pod(index=0).running_pod(index=1)

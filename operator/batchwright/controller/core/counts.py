@@ -13,7 +13,14 @@ from batchwright.api.reports import Progress
 from batchwright.api.status import BatchJobStatus, RequestCounts, ShardCounts, Usage
 
 _USAGE_FIELDS = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "total_tokens")
-_MOMENTARY = ("shards_active", "server_available", "server_message")
+_MOMENTARY = (
+    "shards_active",
+    "concurrency",
+    "server_available",
+    "server_reason",
+    "server_since",
+    "server_message",
+)
 
 
 def latest_of_each_worker(reports: Iterable[Progress]) -> tuple[Progress, ...]:

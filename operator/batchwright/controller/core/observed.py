@@ -145,6 +145,14 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Heard:
+    """What a running worker said when it was last asked."""
+
+    report: Progress
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """Requests done at a moment, for the rate."""
 
@@ -170,6 +178,8 @@ class Observed:
     occurrences: tuple[Occurrence, ...] = ()
     nodes_ready: Mapping[str, bool] = field(default_factory=dict)
     progress: tuple[Progress, ...] = ()
+    heard: tuple[Heard, ...] = ()
+    """What the workers that answered said last, one for each index of each run."""
     merging: MergeProgress | None = None
     """What the merge said last."""
     samples: tuple[Sample, ...] = ()

@@ -1,6 +1,6 @@
 """The run stage: the workers of one Indexed Job. A repair is another Job with the next number."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from batchwright.api.batchjob import BatchJobSpec
 from batchwright.api.conditions import Phase, Reason
@@ -11,6 +11,9 @@ from batchwright.controller.core.plan_of_actions import Action, CreateJob, Delet
 from batchwright.controller.core.reports import Failure
 from batchwright.controller.core.step import Step
 from batchwright.controller.settings import Settings
+
+_WORD_HOLDS = timedelta(minutes=5)
+"""How long what a worker said of the server counts when it can't be asked again."""
 
 
 def number(observed: Observed) -> int:
@@ -41,7 +44,7 @@ def step(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settin
     workers = job.completions if job else jobs.workers(spec, _shards(observed))
     facts = {"run": run, "parallelism": workers} | counted(observed)
     pods = observed.pods_of(job) if job else ()
-    server = _server(observed, pods, run)
+    server = _server(observed, pods, run, now)
     unstarted = blockers.refused(observed) or (blockers.not_starting(observed, job) if job else None)
     blocker = unstarted or blockers.server_refuses(server)
     suspended = bool(spec.suspend)
@@ -126,18 +129,29 @@ def _message(
     return f"{text} A worker failed and is started again: {last.message}" if last else text
 
 
-def _server(observed: Observed, pods: tuple[PodView, ...], run: int) -> ServerState | None:
-    """What the running workers say; away when all that were heard say so. A pod that isn't ready says nothing."""
-    running = {
-        pod.index for pod in pods if pod.phase == "Running" and pod.delete_by is None and pod.termination is None
+def _server(observed: Observed, pods: tuple[PodView, ...], run: int, now: datetime) -> ServerState | None:
+    """What the running workers say; away when all that were heard lately say so.
+
+    What was said before a pod began is its predecessor's word.
+    """
+    begun = {
+        pod.index: pod.started_at or now
+        for pod in pods
+        if pod.phase == "Running" and pod.delete_by is None and pod.termination is None
     }
-    heard = [report for report in observed.progress if report.run == run and report.index in running]
-    if not heard:
+    reports = [
+        heard.report
+        for heard in observed.heard
+        if heard.report.run == run
+        and heard.report.index in begun
+        and heard.at >= max(begun[heard.report.index], now - _WORD_HOLDS)
+    ]
+    if not reports:
         return None
-    away = [report for report in heard if not report.server_available]
-    if len(away) < len(heard):
+    away = [report for report in reports if not report.server_available]
+    if len(away) < len(reports):
         return ServerState(True)
-    first = min(away, key=lambda report: (report.server_since is None, report.server_since))
+    first = min(away, key=lambda report: report.server_since or now)
     return ServerState(False, first.server_message, first.server_reason or Reason.SERVER_AWAY, first.server_since)
 
 
