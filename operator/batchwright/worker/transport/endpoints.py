@@ -1,8 +1,8 @@
 """Which address of a server gets a request, and which gets none for a while. Pure: the time is passed in.
 
-Requests of one affinity go to one address while that has no more than its share of the load: consistent hashing
-with bounded loads (Mirrokni, Thorup, Zadimoghaddam: arXiv 1608.01350), with rendezvous hashing in place of the
-ring. Everything else goes where the least is in flight.
+Requests of one affinity go to one address while that has no more than its share of the load, and then to the next
+one of their own order: consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam: arXiv 1608.01350), with
+rendezvous hashing in place of the ring. Everything else goes where the least is in flight.
 
 An address is taken out when a check fails while another one is in use. The last one is never taken out: that
 the whole server is away is for the caller to find.
@@ -136,10 +136,12 @@ class Endpoints:
         if not usable:
             raise LookupError("no address is known")
         if affinity is not None:
+            most = LOAD_FACTOR * (sum(one.in_flight for one in usable) + 1) / len(usable)  # before this request
             home = max(usable, key=lambda one: _rank(affinity, one.seed))
-            mean = (sum(one.in_flight for one in usable) + 1) / len(usable)
-            if home.in_flight + 1 <= LOAD_FACTOR * mean + 1:
+            if home.in_flight <= most:
                 return home
+            by_rank = sorted(usable, key=lambda one: _rank(affinity, one.seed), reverse=True)
+            return next(one for one in by_rank if one.in_flight <= most)  # the least loaded one always is
         return min(usable, key=lambda one: (one.in_flight, one.turn))
 
     def finish(self, endpoint: Endpoint) -> None:

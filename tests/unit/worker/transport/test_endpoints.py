@@ -1,6 +1,7 @@
 """Which address gets a request: least load, affinity within bounds, and none that fails."""
 
-from collections import Counter
+import random
+from collections import Counter, defaultdict
 from itertools import pairwise
 
 import pytest
@@ -95,6 +96,20 @@ class TestAffinity:
         check(endpoints, 0.0, c=Check.REFUSING)
         check(endpoints, 1.0, c=Check.ALIVE)
         assert [endpoints.choose(prefix).address for prefix in range(100)] == before
+
+    @pytest.mark.parametrize("keeps_prefixes", [True, False])
+    def test_with_many_requests_in_flight_a_prefix_is_on_few_replicas(self, keeps_prefixes: bool) -> None:
+        """As a worker sends: groups of lines with one prefix, 64 lines in flight, which end in any order."""
+        replicas, prefixes, lines, in_flight = 4, 60, 25, 64
+        endpoints, chance = of(*((f"10.0.0.{number}",) for number in range(replicas))), random.Random(1)
+        flying, seen = list[Endpoint](), defaultdict[int, set[tuple[str, ...]]](set)
+        for prefix in (number for number in range(prefixes) for _ in range(lines)):
+            if len(flying) == in_flight:
+                endpoints.finish(flying.pop(chance.randrange(in_flight)))
+            flying.append(endpoints.start(prefix if keeps_prefixes else None, 0.0))
+            seen[prefix].add(flying[-1].address)
+        replicas_of_a_prefix = sum(map(len, seen.values())) / prefixes
+        assert replicas_of_a_prefix < 3 if keeps_prefixes else replicas_of_a_prefix > 3.9
 
 
 class TestNames:
