@@ -24,6 +24,11 @@ LOAD_FACTOR: Final = 1.25
 SILENCE_SECONDS: Final = 5.0
 """With requests in flight, an address from which nothing came for so long is checked."""
 
+DRAIN_SECONDS: Final = 60.0
+"""What is in flight to an address that the name no longer stands for is given up after so long a silence. Its replica
+stops in good order, perhaps: it accepts no connections any more, and ends what it has. One that died shows by its
+connections, which end; within about half a minute even where its node is gone (see `aiohttp_transport`)."""
+
 CHECK_SECONDS, LONGEST_CHECK_SECONDS = 1.0, 10.0
 """Pause between the checks of an address that fails them: it doubles from the first to the last."""
 
@@ -186,7 +191,8 @@ class Endpoints:
         """Take over the results of checks that began at `began`; gives those whose requests in flight are lost.
 
         They are lost once nothing has come from an address for a while that refuses new connections, or has
-        let several checks in a row time out. Where no address would be left, nothing changes.
+        let several checks in a row time out. One that is no longer listed gets much more time: that it takes no
+        new connections says nothing about what it has. Where no address would be left, nothing changes.
         """
         failing = []
         for one, check in checks.items():
@@ -208,8 +214,8 @@ class Endpoints:
         one.out_since = now if one.out_since is None else one.out_since
         self._refresh()
         if one.in_flight:
-            certain = check is Check.REFUSING or one.failures >= TIMEOUTS_IN_A_ROW
-            return certain and self._is_silent(one, now)
+            certain = one.failures >= TIMEOUTS_IN_A_ROW or (check is Check.REFUSING and one.listed)
+            return certain and now - one.heard >= (self._silence if one.listed else DRAIN_SECONDS)
         one.next_check = now + min(self._pause * 2.0 ** min(one.failures - 1, 8), LONGEST_CHECK_SECONDS)
         return False
 

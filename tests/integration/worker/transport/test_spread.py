@@ -149,6 +149,21 @@ class TestNames:
             assert statuses(await slow) == {200}
             await until(lambda: three.stubs["127.0.0.3"].stats().open_connections == 0)
 
+    async def test_an_address_that_is_gone_may_end_what_it_has_after_it_stopped_listening(
+        self, three: Replicas
+    ) -> None:
+        names = Names(three.addresses)
+        leaving = three.stubs["127.0.0.3"]
+        async with spread(three.url, names, Pace(lookup=0.2, tick=0.1, silence=0.2)) as transport:
+            slow = asyncio.create_task(send(transport, 3, in_flight=3, stub="delay=1.5"))
+            await until(lambda: three.arrivals().total() == 3)
+            names.answer = ["127.0.0.1", "127.0.0.2"]
+            before = names.lookups
+            await until(lambda: names.lookups >= before + 2)
+            leaving.switch(drain=True)
+            assert statuses(await slow) == {200}
+        assert leaving.stats().total == 1
+
     @pytest.mark.parametrize("error", [AWAY, UNKNOWN, TimeoutError()])
     async def test_the_last_addresses_serve_while_the_name_is_not_found(self, three: Replicas, error: OSError) -> None:
         names = Names(three.addresses)

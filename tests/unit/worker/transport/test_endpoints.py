@@ -6,7 +6,14 @@ from itertools import pairwise
 
 import pytest
 
-from batchwright.worker.transport.endpoints import SILENCE_SECONDS, TIMEOUTS_IN_A_ROW, Check, Endpoint, Endpoints
+from batchwright.worker.transport.endpoints import (
+    DRAIN_SECONDS,
+    SILENCE_SECONDS,
+    TIMEOUTS_IN_A_ROW,
+    Check,
+    Endpoint,
+    Endpoints,
+)
 
 A, B, C = ("10.0.0.1",), ("10.0.0.2",), ("10.0.0.3",)
 
@@ -208,13 +215,23 @@ class TestLost:
         lost = [check(endpoints, SILENCE_SECONDS + number, a=Check.SILENT) for number in range(TIMEOUTS_IN_A_ROW)]
         assert lost == [[]] * (TIMEOUTS_IN_A_ROW - 1) + [[A]]
 
-    def test_is_lost_too_when_the_address_is_no_longer_listed(self) -> None:
+    @pytest.mark.parametrize("result", [Check.REFUSING, Check.SILENT])
+    def test_ends_in_its_own_time_once_the_address_is_no_longer_listed(self, result: Check) -> None:
         endpoints = of(A, B)
         sent(endpoints, 4)
         leaving = at(endpoints, A)
         endpoints.update((B,), 0.0)
         assert endpoints.suspects(SILENCE_SECONDS) == [leaving, at(endpoints, B)]
-        assert endpoints.apply({leaving: Check.REFUSING}, SILENCE_SECONDS, SILENCE_SECONDS) == [leaving]
+        checks = [SILENCE_SECONDS, 2 * SILENCE_SECONDS, DRAIN_SECONDS - 1, DRAIN_SECONDS]
+        lost = [endpoints.apply({leaving: result}, now, now) for now in checks]
+        assert lost == [[], [], [], [leaving]]
+
+    def test_of_an_address_that_is_no_longer_listed_is_not_lost_by_one_check(self) -> None:
+        endpoints = of(A, B)
+        sent(endpoints, 4)
+        leaving = at(endpoints, A)
+        endpoints.update((B,), 0.0)
+        assert endpoints.apply({leaving: Check.REFUSING}, DRAIN_SECONDS, DRAIN_SECONDS) == []
 
 
 class TestSuspects:
