@@ -130,6 +130,13 @@ class Quickstart:
         assert isinstance(arrived, dict)
         return arrived
 
+    def wait_arrivals(self, count: int, *, seconds: float = 120) -> None:
+        """Wait until so many different requests have reached the model server."""
+        end = time.monotonic() + seconds
+        while len(self.arrivals()) < count:
+            assert time.monotonic() < end, f"only {len(self.arrivals())} requests arrived"
+            time.sleep(0.2)
+
     def switch(self, **changes: Any) -> None:
         """Change how the model server behaves."""
         self.stub.post("/stub/switches", json=changes).raise_for_status()
