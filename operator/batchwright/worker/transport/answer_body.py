@@ -35,10 +35,11 @@ class AnswerBodies:
 
         Raises:
             AnswerTooLarge: it is over the limit.
+            ConnectionLost: it stopped in its midst, while others waited for what it held.
             aiohttp.ClientError: it broke off or is damaged.
         """
         try:
-            with self._budget.holding() as holding:
+            with self._budget.holding(response.content) as holding:
                 length = response.content_length
                 if length is None or hdrs.CONTENT_ENCODING in response.headers:
                     return await self._read_in_pieces(response.content, holding, deadline)
@@ -77,6 +78,6 @@ async def _take(holding: Holding, size: int, deadline: asyncio.Timeout) -> None:
     stopped_at = loop.time()
     deadline.reschedule(None)
     try:
-        await holding.take(size)
+        await holding.wait(size)
     finally:
         deadline.reschedule(end + loop.time() - stopped_at)

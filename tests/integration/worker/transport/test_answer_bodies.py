@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
 
-from batchwright.worker.transport import Answer, AnswerTimeout, TransportSettings
+from batchwright.worker.transport import Answer, AnswerTimeout, ConnectionLost, TransportSettings
 from batchwright.worker.transport.aiohttp_transport import AiohttpTransport
 from batchwright.worker.transport.answer_body import AnswerBodies
 from batchwright.worker.transport.answer_budget import AnswerBudget
@@ -63,8 +64,8 @@ async def test_many_large_answers_stay_within_the_budget_and_all_come(shape: Sha
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_waiting_for_the_budget_is_no_part_of_the_deadline(shape: Shape) -> None:
     budget = AnswerBudget(MEBIBYTE)
-    with budget.holding() as earlier:
-        await earlier.take(MEBIBYTE)
+    with budget.holding(aiohttp.streams.EMPTY_PAYLOAD) as earlier:
+        assert earlier.take_at_once(MEBIBYTE)
         async with transport_with(budget, shape(b"x" * MEBIBYTE)) as post:
             call = post(0.3)
             await asyncio.sleep(1)
@@ -76,8 +77,8 @@ async def test_waiting_for_the_budget_is_no_part_of_the_deadline(shape: Shape) -
 async def test_after_the_wait_the_deadline_goes_on() -> None:
     budget = AnswerBudget(MEBIBYTE)
     stuck = reply(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{", then="hang")
-    with budget.holding() as earlier:
-        await earlier.take(MEBIBYTE)
+    with budget.holding(aiohttp.streams.EMPTY_PAYLOAD) as earlier:
+        assert earlier.take_at_once(MEBIBYTE)
         async with transport_with(budget, stuck) as post:
             call = post(0.3)
             await asyncio.sleep(0.5)
@@ -87,10 +88,24 @@ async def test_after_the_wait_the_deadline_goes_on() -> None:
     assert budget.held == 0, "who failed gives back what it took"
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_an_answer_that_stops_in_its_midst_is_given_up_for_those_that_wait(shape: Shape) -> None:
+    budget = AnswerBudget(MEBIBYTE, stall_seconds=0.5)
+    stopped = reply(b"HTTP/1.1 200 OK\r\nContent-Length: 1048576\r\n\r\n" + b"x" * 100_000, then="hang")
+    async with transport_with(budget, stopped, shape(b"x" * 700 * KIBIBYTE)) as post:
+        first = post(600)
+        while not budget.held:  # noqa: ASYNC110 - nothing tells of a change
+            await asyncio.sleep(0.01)
+        answers = await asyncio.gather(*(post(20) for _ in range(8)))
+        assert [len(one.body) for one in answers] == [700 * KIBIBYTE] * 8
+        with pytest.raises(ConnectionLost, match="kept others waiting"):
+            await first
+
+
 async def test_small_answers_need_no_budget() -> None:
     budget = AnswerBudget(1)
-    with budget.holding() as earlier:
-        await earlier.take(1)
+    with budget.holding(aiohttp.streams.EMPTY_PAYLOAD) as earlier:
+        assert earlier.take_at_once(1)
         async with transport_with(budget, answer(b"x" * 16 * KIBIBYTE), in_chunks(b"x" * 16 * KIBIBYTE)) as post:
             assert [len((await post(20)).body) for _ in range(2)] == [16 * KIBIBYTE] * 2
 
@@ -114,8 +129,8 @@ async def test_what_waits_stays_with_the_server() -> None:
         TransportSettings(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", 1),
         bodies=AnswerBodies(MAX_BYTES, budget),
     )
-    with budget.holding() as earlier:
-        await earlier.take(MEBIBYTE)
+    with budget.holding(aiohttp.streams.EMPTY_PAYLOAD) as earlier:
+        assert earlier.take_at_once(MEBIBYTE)
         call = asyncio.create_task(transport.post("/", b"{}", headers={}, timeout=20))
         await asyncio.sleep(0.5)
         assert sent < MAX_BYTES / 2, "the socket's buffers are full, and nobody empties them"

@@ -8,6 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchwright.worker.transport.answer_budget import AnswerBudget, Holding
+from batchwright.worker.transport.errors import ConnectionLost
+
+
+class Arriving:
+    """An answer that comes, or does not."""
+
+    def __init__(self) -> None:
+        self.total_bytes = 0
+        self.error: BaseException | None = None
+
+    def set_exception(self, exc: BaseException) -> None:
+        self.error = exc
 
 
 async def settle() -> None:
@@ -15,9 +27,14 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+async def take(holding: Holding, size: int) -> None:
+    if not holding.take_at_once(size):
+        await holding.wait(size)
+
+
 async def waits(holding: Holding, size: int) -> "asyncio.Task[None]":
     """A task that waits for bytes by now."""
-    task = asyncio.create_task(holding.take(size))
+    task = asyncio.create_task(take(holding, size))
     await settle()
     assert not task.done()
     return task
@@ -25,7 +42,7 @@ async def waits(holding: Holding, size: int) -> "asyncio.Task[None]":
 
 def holdings(budget: AnswerBudget, *sizes: int) -> list[Holding]:
     """Holdings with so many bytes each, the oldest first."""
-    made = [budget.holding() for _ in sizes]
+    made = [budget.holding(Arriving()) for _ in sizes]
     for holding, size in zip(made, sizes, strict=True):
         assert holding.take_at_once(size)
     return made
@@ -40,7 +57,7 @@ async def test_what_fits_does_not_wait() -> None:
 async def test_what_does_not_fit_waits_for_room() -> None:
     budget = AnswerBudget(10)
     first, _ = holdings(budget, 4, 4)
-    waiting = await waits(budget.holding(), 3)
+    waiting = await waits(budget.holding(Arriving()), 3)
     budget.give_back(first)
     await asyncio.wait_for(waiting, 5)
     assert budget.held == 7
@@ -59,7 +76,7 @@ async def test_the_oldest_goes_on_over_the_limit() -> None:
 async def test_an_answer_larger_than_the_limit_gets_it_alone() -> None:
     budget = AnswerBudget(10)
     first, second = holdings(budget, 1, 1)
-    large, late = budget.holding(), budget.holding()
+    large, late = budget.holding(Arriving()), budget.holding(Arriving())
     waiting = await waits(large, 50)
     behind = await waits(late, 1)
     budget.give_back(second)
@@ -76,8 +93,8 @@ async def test_an_answer_larger_than_the_limit_gets_it_alone() -> None:
 async def test_small_ones_do_not_starve_a_large_one() -> None:
     budget = AnswerBudget(10)
     first, _ = holdings(budget, 4, 4)
-    large = await waits(budget.holding(), 6)
-    small = await waits(budget.holding(), 1)
+    large = await waits(budget.holding(Arriving()), 6)
+    small = await waits(budget.holding(Arriving()), 1)
     budget.give_back(first)
     await asyncio.wait_for(large, 5)
     await settle()
@@ -90,12 +107,12 @@ async def test_who_is_cancelled_holds_nothing_back(moment: str) -> None:
     (first,) = holdings(budget, 10)
 
     async def receive() -> None:
-        with budget.holding() as holding:
-            await holding.take(8)
+        with budget.holding(Arriving()) as holding:
+            await take(holding, 8)
 
     cancelled = asyncio.create_task(receive())
     await settle()
-    behind = await waits(budget.holding(), 5)
+    behind = await waits(budget.holding(Arriving()), 5)
     if moment == "in the moment of its turn":
         budget.give_back(first)
     cancelled.cancel()
@@ -104,6 +121,29 @@ async def test_who_is_cancelled_holds_nothing_back(moment: str) -> None:
     budget.give_back(first)
     await asyncio.wait_for(behind, 5)
     assert budget.held == 5
+
+
+async def test_an_answer_of_which_nothing_comes_is_given_up_while_others_wait() -> None:
+    budget = AnswerBudget(10, stall_seconds=0.04)
+    stalled, moving, waiting = Arriving(), Arriving(), Arriving()
+    assert budget.holding(stalled).take_at_once(5)
+    assert budget.holding(moving).take_at_once(5)
+    wait = await waits(budget.holding(waiting), 1)
+    async with asyncio.timeout(20):
+        while stalled.error is None:
+            moving.total_bytes += 1
+            await asyncio.sleep(0.001)
+    assert isinstance(stalled.error, ConnectionLost)
+    assert (moving.error, waiting.error) == (None, None)
+    wait.cancel()
+
+
+async def test_an_answer_of_which_nothing_comes_may_take_its_time_while_nobody_waits() -> None:
+    budget = AnswerBudget(10, stall_seconds=0.01)
+    slow = Arriving()
+    assert budget.holding(slow).take_at_once(5)
+    await asyncio.sleep(0.1)
+    assert slow.error is None
 
 
 ANSWERS = st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=6), max_size=12)
@@ -128,11 +168,11 @@ def test_never_more_than_the_limit_and_one_answer_and_never_a_deadlock(
 
     async def receive(number: int, pieces: list[int]) -> None:
         await pause()
-        with budget.holding() as holding:
+        with budget.holding(Arriving()) as holding:
             live[number] = holding
             try:
                 for piece in pieces:
-                    await holding.take(piece)
+                    await take(holding, piece)
                     check()
                     await pause()
             finally:
