@@ -14,6 +14,8 @@ from batchwright.worker.server.concurrency import ServerLoad
 
 QUEUED: Final = 0.03
 """So many may wait, as a part of the requests at work, and one in any case: they came since the engine's last step."""
+LONG_QUEUE: Final = 0.25
+"""Such a part waits only where too much was sent, even if no limit shows otherwise."""
 STEADY: Final = 0.98
 """At a real limit the number at work stays the same while others wait; in a burst it does not."""
 NEAR_MOST: Final = 0.9
@@ -67,13 +69,13 @@ class Capacity:
         """Learn from a sample that holds one request at least, and say what it means."""
         total = load.waiting + load.running
         queued = load.waiting > max(1.0, QUEUED * load.running)
-        again = queued and self._queued_at is not None
+        too_long = self._queued_at is not None and load.waiting > max(1.0, LONG_QUEUE * load.running)
         self._learn(load, total, queued)
         self._queued_at = load.running if queued else None
         self._waiting += MEMORY * (load.waiting / total - self._waiting)
         headroom = min(MAX_HEADROOM, HEADROOM + self._waiting)
         most = math.inf if self._most is None else self._most
-        if again:
+        if too_long:
             most = min(most, max(1.0, load.running))
         target = most * (1 - headroom)
         cached = load.running * CACHE_TARGET / max(load.kv_cache_usage, 0.01)
