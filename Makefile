@@ -94,10 +94,20 @@ generate: env ## Write the CRD and the reference anew from the models
 
 .PHONY: test
 test: ## Everything that CI checks; brings up a cluster with the quickstart for it
-	@$(STEP) --jobs=2 --output-sync=target lint test-unit test-integration  # each one's output when it ends
-	@$(STEP) images
-	@$(STEP) quickstart $(ON_TEST_CLUSTER)
-	@$(STEP) test-e2e
+	+@$(STEP) cluster-ready
+	+@$(STEP) --jobs=2 --output-sync=target test-code test-deployed  # each one's output when it ends
+
+.PHONY: test-code
+test-code:
+	+@$(STEP) lint
+	+@$(STEP) test-unit
+	+@$(STEP) test-integration
+
+.PHONY: test-deployed
+test-deployed:
+	+@$(STEP) images
+	+@$(STEP) quickstart $(ON_TEST_CLUSTER)
+	+@$(STEP) test-e2e
 
 .PHONY: test-unit
 test-unit: env ## Unit and property tests; ARGS="-k name" goes to pytest
