@@ -139,8 +139,9 @@ def _first(*counts: int | None) -> int | None:
 
 def _finish_reasons(answer: _Answer) -> tuple[str, ...]:
     if answer.choices:
-        reasons = (choice.finish_reason for choice in answer.choices)
-        return tuple(reason or "null" for reason in reasons if reason is not UNSET)
+        # A list is quicker than a generator, which counts for each answer.
+        reasons = [choice.finish_reason for choice in answer.choices]
+        return tuple([reason or "null" for reason in reasons if reason is not UNSET])
     if answer.incomplete_details is not None and answer.incomplete_details.reason:
         return (answer.incomplete_details.reason,)
     return (answer.status,) if answer.status else ()

@@ -35,7 +35,8 @@ class Usage(Struct, frozen=True):
 def _add(left: UsageCount, right: UsageCount) -> UsageCount:
     if left is None or right is None:
         return left if right is None else right
-    return min(left + right, MAX_TOTAL)
+    total = left + right
+    return total if total < MAX_TOTAL else MAX_TOTAL  # min() takes three times as long
 
 
 def add_counts(*counts: Mapping[str, int]) -> dict[str, int]:

@@ -163,7 +163,8 @@ class OpenShard:
         earlier = self._restored.pop(custom_id, None)
         if earlier is None:
             return False
-        self._assign(position, earlier.place, line, succeeded=earlier.succeeded)
+        with self._spool_lock:
+            self._assign(position, earlier.place, line, succeeded=earlier.succeeded)
         return True
 
     def end_of_input(self) -> None:
@@ -195,18 +196,16 @@ class OpenShard:
                 request_id=request_id, custom_id=custom_id, code=outcome.code, message=outcome.message
             )
         with self._spool_lock:
-            place = self._spool.append(finished)
-        self._assign(position, place, line, succeeded=succeeded)
+            self._assign(position, self._spool.append(finished), line, succeeded=succeeded)
         if isinstance(outcome, Answered) and succeeded:
             self.tally.success(outcome.reading)
         else:
             self.tally.failure(str(outcome.status) if isinstance(outcome, Answered) else outcome.code)
 
     def _assign(self, position: int, place: Place, line: bytes, *, succeeded: bool) -> None:
-        with self._spool_lock:
-            self._spool.assign(position, place, succeeded=succeeded)
-            if not succeeded:
-                self._spool.append_retry(position, in_one_line(line))
+        self._spool.assign(position, place, succeeded=succeeded)
+        if not succeeded:
+            self._spool.append_retry(position, in_one_line(line))
         self._done += 1
 
     def flush(self) -> None:

@@ -3,8 +3,11 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import ExitCode
@@ -27,8 +30,7 @@ put in order before they are sent."""
 _Lines = list[bytes | OversizeLine]
 
 
-@dataclass(frozen=True, slots=True)
-class ShardLine:
+class ShardLine(Struct, frozen=True):
     """One request of a shard. `position` counts the shard's requests from 0, `number` the file's lines from 1."""
 
     position: int
@@ -50,7 +52,7 @@ class ShardInput:
     sleep: Sleep = asyncio.sleep
     """Waits between tries while the store is away."""
 
-    async def lines(self, shard: Shard, budget: ByteBudget) -> AsyncGenerator[ShardLine]:
+    def lines(self, shard: Shard, budget: ByteBudget) -> AsyncGenerator[ShardLine]:
         """The requests of a shard in the order in which to send them; those of a large one in the file's order.
 
         Each holds the length of its line of `budget`, which the receiver gives back. A shard that is read whole is held
@@ -62,11 +64,7 @@ class ShardInput:
             StorageError: it can't be read.
         """
         whole = shard.lines <= ORDERED_LINES and shard.end - shard.start <= ORDERED_SHARE * budget.limit
-        async with contextlib.aclosing(
-            self._ordered(shard, budget) if whole else self._as_read(shard, budget)
-        ) as lines:
-            async for line in lines:
-                yield line
+        return self._ordered(shard, budget) if whole else self._as_read(shard, budget)
 
     async def _ordered(self, shard: Shard, budget: ByteBudget) -> AsyncGenerator[ShardLine]:
         held = shard.end - shard.start

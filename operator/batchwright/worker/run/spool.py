@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from msgspec import Struct
+
 from batchwright.batchfile.shard_record import ERRORS, RESULTS, RETRY
 
 COPY_BYTES: Final = 1 << 20
@@ -28,8 +30,7 @@ class SpooledFile:
     lines: int
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True, gc=False):
     """Where a line lies in a spool's file, its end included; in bytes."""
 
     offset: int

@@ -146,11 +146,7 @@ class AiohttpTransport:
             if self._pool.closed:
                 raise ConnectFailed("the transport is closed") from None
             raise
-        return Answer(
-            status=response.status,
-            headers={name.lower(): value for name, value in response.headers.items()},
-            body=body,
-        )
+        return Answer(response.status, response.headers, body)
 
     def _translate(self, error: aiohttp.ClientError | OSError, seconds: float) -> NoReturn:
         """Raise the transport's own error for one of aiohttp's.

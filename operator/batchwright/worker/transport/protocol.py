@@ -9,8 +9,9 @@ client can make it stand still while an answer waits for memory to be read into.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from batchwright.worker.transport.errors import TransportError
 
@@ -18,13 +19,12 @@ Body = bytes | memoryview
 """What is sent. A view of the input's line saves a copy, which counts where bodies have megabytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """One whole answer of the server, whatever its status."""
 
     status: int
     headers: Mapping[str, str]
-    """Names in lower case; of a name that was sent twice, the last value."""
+    """To be looked up by names in lower case; of a name that was sent twice, the first value."""
     body: bytes
     """The body after decompression, otherwise byte for byte as it was sent."""
 

@@ -151,7 +151,7 @@ class TestAnswer:
                 assert (got.status, got.body) == (status, b'{"error":1}')
             assert len(server.received) == 2
 
-    async def test_names_of_headers_are_in_lower_case(self) -> None:
+    async def test_headers_are_found_by_names_in_lower_case(self) -> None:
         headers = {"X-Request-ID": "r-7", "Retry-After": "3", "CONTENT-TYPE": "application/json"}
         async with pair(answer(headers=headers)) as (_, transport):
             got = (await post(transport)).headers
