@@ -192,9 +192,9 @@ class Endpoints:
 
         They are lost once nothing has come from an address for a while that refuses new connections, or has
         let several checks in a row time out. One that is no longer listed gets much more time: that it takes no
-        new connections says nothing about what it has. Where no address would be left, nothing changes.
+        new connections says nothing about what it has. Where no address would be left that seems well, nothing changes.
         """
-        failing = []
+        failing: list[Endpoint] = []
         for one, check in checks.items():
             one.next_check = now + self._pause
             if check is Check.ALIVE or (check is Check.SILENT and one.answered >= began):
@@ -204,9 +204,17 @@ class Endpoints:
                 # Where the name stands for nothing, even the last one goes.
                 one.listed = one.listed and (self._vouched or check is Check.SILENT)
         self._refresh()
-        if all(one in failing for one in self.usable):
+        if not any(one not in failing and self._seems_well(one, began) for one in self.usable):
             return []
         return [one for one in failing if self._take_out(one, checks[one], now)]
+
+    def _seems_well(self, one: Endpoint, began: float) -> bool:
+        """Whether nothing spoke against an address when a check of others began, or has been refuted since.
+
+        Each is checked for itself. Where all fall silent at a time, the first to fail must not leave its load to the
+        rest.
+        """
+        return not one.suspected and not (one.in_flight and began - one.heard >= self._silence)
 
     def _take_out(self, one: Endpoint, check: Check, now: float) -> bool:
         """Whether what is in flight is lost."""

@@ -5,17 +5,13 @@ Why by name, and not through the Kubernetes API: docs/adr/0005-spreading-over-re
 
 import asyncio
 import logging
-import random
-import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-import aiohttp
-
-from batchwright.worker.transport.addresses import Resolver, replica_addresses, says_that_there_are_none
+from batchwright.worker.transport.addresses import Resolver
 from batchwright.worker.transport.aiohttp_transport import AiohttpTransport
 from batchwright.worker.transport.answer_body import AnswerBodies
 from batchwright.worker.transport.endpoints import CHECK_SECONDS, SILENCE_SECONDS, Address, Check, Endpoint, Endpoints
@@ -27,13 +23,17 @@ from batchwright.worker.transport.errors import (
     TransportError,
 )
 from batchwright.worker.transport.flights import Flights
+from batchwright.worker.transport.name_lookup import NameLookup
 from batchwright.worker.transport.protocol import Answer, Body
 from batchwright.worker.transport.settings import TransportSettings, split_base_url
+from batchwright.worker.transport.system_resolver import SystemResolver
 
 logger = logging.getLogger(__name__)
 
 HEALTH_PATH: Final = "/health"
-_HTTP_BAD_REQUEST, _HTTP_SERVER_ERROR, _HTTP_UNAVAILABLE = 400, 500, 503
+_HTTP_SERVER_ERROR, _HTTP_UNAVAILABLE = 500, 503
+_HTTP_REFUSED: Final = frozenset({401, 403, 429})
+"""The server turned the request away, whatever is in it."""
 
 Result = Answer | TransportError
 
@@ -51,14 +51,16 @@ class Pace:
     answer: float = 5.0
     """How long a check waits for its answer."""
     penalty: float = 1.0
-    """How long a request that failed still counts as in flight. What fails fast would seem idle otherwise, and
-    a replica that refuses everything would draw most of the traffic."""
+    """How long a request that the server failed still counts as in flight. What fails fast would seem idle
+    otherwise, and a replica that refuses everything would draw most of the traffic."""
 
 
 @dataclass(slots=True, eq=False)
 class _Replica:
     transport: AiohttpTransport
     flights: Flights = field(default_factory=Flights)
+    is_checked: bool = False
+    """Whether a check is under way that the keeper has begun."""
 
 
 class SpreadTransport:
@@ -74,17 +76,20 @@ class SpreadTransport:
     ) -> None:
         """Nothing is looked up yet. `tls` is what `tls_context` makes of the settings."""
         self._settings = settings
-        self._host = split_base_url(settings.base_url).hostname or ""
         self._tls = tls
         self._bodies = AnswerBodies(settings.max_answer_bytes)
-        self._resolver: Resolver = resolver or aiohttp.ThreadedResolver()
         self._pace = pace or Pace()
         self._loop = asyncio.get_running_loop()
         self._endpoints = Endpoints(self._pace.silence, self._pace.tick)
         self._replicas: dict[Endpoint, _Replica] = {}
-        self._proven = self._doubted = self._second_family = False
-        self._lookup: asyncio.Task[None] | None = None
-        self._looked_up = self._next_lookup = 0.0
+        self._lookup = NameLookup(
+            split_base_url(settings.base_url).hostname or "",
+            resolver or SystemResolver(),
+            self._take_over,
+            pause=self._pace.lookup,
+            least_pause=self._pace.tick,
+            longest=settings.connect_seconds,
+        )
         self._wake = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._shown: frozenset[Address] = frozenset()
@@ -110,9 +115,9 @@ class SpreadTransport:
         failed = False
         try:
             answer = await replica.transport.post(path, body, headers=headers, timeout=timeout)
-            failed = answer.status >= _HTTP_BAD_REQUEST
+            failed = answer.status >= _HTTP_SERVER_ERROR or answer.status in _HTTP_REFUSED
         except TransportError as error:
-            failed = True
+            failed = not isinstance(error, AnswerTooLarge)
             self._note_error(endpoint, error)
             raise
         except asyncio.CancelledError:
@@ -135,11 +140,13 @@ class SpreadTransport:
             timeout = await self._find_addresses(timeout)
         end = self._loop.time() + timeout
         error: TransportError = ConnectFailed(f"no address found for {self._settings.origin}")
-        for endpoint in self._endpoints.usable:
+        tried = set[Endpoint]()
+        # Which there are may change during each wait.
+        while endpoint := next((one for one in self._endpoints.usable if one not in tried), None):
+            tried.add(endpoint)
+            client = self._replicas[endpoint].transport
             try:
-                return await self._replicas[endpoint].transport.get(
-                    path, headers=headers, timeout=end - self._loop.time()
-                )
+                return await client.get(path, headers=headers, timeout=end - self._loop.time())
             except ConnectFailed as failed:
                 error = failed
                 self._note_error(endpoint, failed)
@@ -169,14 +176,14 @@ class SpreadTransport:
     async def close(self) -> None:
         """See `Transport.close`."""
         self._closed = True
-        tasks = [task for task in (self._keeper, self._lookup) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._lookup.close()
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait({self._keeper})
         await asyncio.gather(*(replica.transport.close() for replica in self._replicas.values()))
 
     def _note_answer(self, endpoint: Endpoint, answer: Answer) -> None:
-        self._proven = True
+        self._lookup.prove()
         self._endpoints.hear(endpoint, self._loop.time())
         if answer.status == _HTTP_UNAVAILABLE:
             self._endpoints.suspect(endpoint)
@@ -188,7 +195,7 @@ class SpreadTransport:
             case AnswerTooLarge():
                 self._endpoints.hear(endpoint, now)
             case ConnectFailed():
-                self._doubted = True
+                self._lookup.doubt()
                 self._endpoints.lose(endpoint, now)
                 self._hurry()
             case ConnectionLost():
@@ -197,7 +204,7 @@ class SpreadTransport:
 
     def _hurry(self) -> None:
         """Look for other addresses, and at those that are known, as soon as is decent."""
-        self._next_lookup = min(self._next_lookup, self._looked_up + self._pace.tick)
+        self._lookup.hurry()
         self._wake.set()
 
     # Addresses
@@ -206,40 +213,20 @@ class SpreadTransport:
         """Wait until an address is known; gives what is left of `seconds`.
 
         Raises:
-            ConnectFailed: none was found in time.
+            ConnectFailed: none was found in time, or the transport is closed.
         """
+        begun = self._loop.time()
+        if not self._closed:
+            await asyncio.wait({self._lookup.start()}, timeout=min(seconds, self._settings.connect_seconds))
         if self._closed:
             raise ConnectFailed("the transport is closed")
-        begun = self._loop.time()
-        await asyncio.wait({self._start_lookup()}, timeout=min(seconds, self._settings.connect_seconds))
         if not self._endpoints.usable:
             raise ConnectFailed(f"no address found for {self._settings.origin}")
         if self._keeper is None:
             self._keeper = asyncio.create_task(self._keep())
         return seconds - (self._loop.time() - begun)
 
-    def _start_lookup(self) -> asyncio.Task[None]:
-        """The lookup that is under way, or a new one: there's never more than one."""
-        if self._lookup is None or self._lookup.done():
-            self._lookup = asyncio.create_task(self._look_up())
-        return self._lookup
-
-    async def _look_up(self) -> None:
-        """Ask for the addresses. Where nobody can be asked, those that are known stay."""
-        self._looked_up = self._loop.time()
-        self._next_lookup = self._looked_up + self._pace.lookup * random.uniform(0.8, 1.2)  # noqa: S311
-        try:
-            async with asyncio.timeout(self._settings.connect_seconds):
-                found = await self._resolver.resolve(self._host, family=socket.AF_UNSPEC)
-        except OSError as error:
-            if not says_that_there_are_none(error):
-                logger.debug("the addresses of %s can't be looked up: %s", self._host, type(error).__name__)
-                return
-            found = ()
-        # A family over which nothing has ever come is given up for the other one.
-        self._second_family ^= self._doubted and not self._proven
-        self._doubted = False
-        addresses = replica_addresses((one["host"] for one in found), second_family=self._second_family)
+    def _take_over(self, addresses: Sequence[Address]) -> None:
         for endpoint in self._endpoints.update(addresses, self._loop.time()):
             client = AiohttpTransport(self._settings, tls=self._tls, address=endpoint.address, bodies=self._bodies)
             self._replicas[endpoint] = _Replica(client)
@@ -248,25 +235,44 @@ class SpreadTransport:
     # Looking after them
 
     async def _keep(self) -> None:
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._pace.tick):
-                    await self._wake.wait()
-            self._wake.clear()
-            try:
-                await self._tend()
-            except Exception:
-                logger.exception("looking after the addresses of %s failed", self._host)
-            await asyncio.sleep(self._pace.tick / 10)  # many failures at once are one reason to look
+        """Look after them until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._pace.tick):
+                        await self._wake.wait()
+                self._wake.clear()
+                try:
+                    self._tend(tasks)
+                except Exception:
+                    logger.exception("looking after the addresses of %s failed", self._settings.origin)
+                await asyncio.sleep(self._pace.tick / 10)  # many failures at once are one reason to look
 
-    async def _tend(self) -> None:
-        now = self._loop.time()
-        if now >= self._next_lookup:
-            self._start_lookup()
-        if suspects := self._endpoints.suspects(now):
-            await self._check(suspects, HEALTH_PATH, None, self._pace.answer)
+    def _tend(self, tasks: asyncio.TaskGroup) -> None:
+        """What waits for an address has a task of its own, so that nothing else waits for it."""
+        self._lookup.start_if_due()
+        for suspect in self._endpoints.suspects(self._loop.time()):
+            replica = self._replicas[suspect]
+            if not replica.is_checked:
+                replica.is_checked = True
+                tasks.create_task(self._check_one(suspect, replica))
         for drained in self._endpoints.remove_drained():
-            await self._replicas.pop(drained).transport.close()
+            tasks.create_task(self._close_one(drained))
+
+    async def _check_one(self, suspect: Endpoint, replica: _Replica) -> None:
+        try:
+            await self._check([suspect], HEALTH_PATH, None, self._pace.answer)
+        except Exception:
+            logger.exception("checking %s failed", ", ".join(suspect.address))
+        finally:
+            replica.is_checked = False
+
+    async def _close_one(self, drained: Endpoint) -> None:
+        try:
+            await self._replicas[drained].transport.close()
+        except Exception:
+            logger.exception("closing the connections to %s failed", ", ".join(drained.address))
+        del self._replicas[drained]
 
     async def _check(
         self,

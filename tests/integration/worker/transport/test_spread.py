@@ -83,12 +83,18 @@ class TestLoad:
         assert three.arrivals()["127.0.0.2"] < 60
 
     async def test_a_replica_that_refuses_fast_does_not_draw_the_traffic(self, three: Replicas) -> None:
-        three.stubs["127.0.0.2"].switch(requests="status=400,delay=0")
+        three.stubs["127.0.0.2"].switch(requests="status=429,delay=0")
         three.stubs["127.0.0.1"].switch(requests="delay=0.05")
         three.stubs["127.0.0.3"].switch(requests="delay=0.05")
         async with spread(three.url, Names(three.addresses), Pace(penalty=1000)) as transport:
             await send(transport, 200, in_flight=24, stub=None)
         assert three.arrivals()["127.0.0.2"] < 80
+
+    async def test_the_faults_of_lines_are_not_held_against_a_replica(self, three: Replicas) -> None:
+        three.stubs["127.0.0.2"].switch(requests="status=400,delay=0")
+        async with spread(three.url, Names(three.addresses), Pace(penalty=1000)) as transport:
+            await send(transport, 30, in_flight=1, stub=None)
+        assert three.arrivals() == dict.fromkeys(three.addresses, 10)
 
     async def test_a_replica_that_comes_later_gets_its_share(self, three: Replicas) -> None:
         names = Names(["127.0.0.1", "127.0.0.2"])

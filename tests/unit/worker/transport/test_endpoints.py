@@ -188,6 +188,23 @@ class TestFailing:
         assert check(endpoints, 100.0, a=Check.REFUSING, b=Check.SILENT) == []
         assert in_use(endpoints) == {A, B}
 
+    @pytest.mark.parametrize("result", [Check.REFUSING, Check.SILENT])
+    def test_nothing_changes_when_all_fail_one_after_the_other(self, result: Check) -> None:
+        endpoints = of(A, B, C)
+        sent(endpoints, 6)
+        began, ended = SILENCE_SECONDS, SILENCE_SECONDS + 5.0
+        asked = endpoints.suspects(began)
+        assert [endpoints.apply({one: result}, began, ended) for one in asked] == [[], [], []]
+        assert in_use(endpoints) == {A, B, C}
+
+    def test_one_that_fails_late_is_taken_out_though_the_others_have_fallen_silent_again(self) -> None:
+        endpoints = of(A, B)
+        sent(endpoints, 4)
+        began, ended = SILENCE_SECONDS, SILENCE_SECONDS + 5.0
+        endpoints.apply({at(endpoints, B): Check.ALIVE}, began, began)
+        endpoints.apply({at(endpoints, A): Check.SILENT}, began, ended)
+        assert in_use(endpoints) == {B}
+
     def test_a_check_that_is_late_means_nothing_while_answers_come(self) -> None:
         endpoints = of(A, B)
         endpoints.hear(at(endpoints, A), 3.0)
@@ -207,11 +224,12 @@ class TestLost:
     def test_is_lost_once_a_refusing_address_is_silent(self) -> None:
         endpoints = of(A, B)
         sent(endpoints, 4)
-        assert check(endpoints, SILENCE_SECONDS, a=Check.REFUSING) == [A]
+        assert check(endpoints, SILENCE_SECONDS, a=Check.REFUSING, b=Check.ALIVE) == [A]
 
     def test_is_lost_after_some_checks_in_a_row_without_an_answer(self) -> None:
         endpoints = of(A, B)
         sent(endpoints, 4)
+        endpoints.hear(at(endpoints, B), SILENCE_SECONDS)
         lost = [check(endpoints, SILENCE_SECONDS + number, a=Check.SILENT) for number in range(TIMEOUTS_IN_A_ROW)]
         assert lost == [[]] * (TIMEOUTS_IN_A_ROW - 1) + [[A]]
 
@@ -223,7 +241,7 @@ class TestLost:
         endpoints.update((B,), 0.0)
         assert endpoints.suspects(SILENCE_SECONDS) == [leaving, at(endpoints, B)]
         checks = [SILENCE_SECONDS, 2 * SILENCE_SECONDS, DRAIN_SECONDS - 1, DRAIN_SECONDS]
-        lost = [endpoints.apply({leaving: result}, now, now) for now in checks]
+        lost = [endpoints.apply({leaving: result, at(endpoints, B): Check.ALIVE}, now, now) for now in checks]
         assert lost == [[], [], [], [leaving]]
 
     def test_of_an_address_that_is_no_longer_listed_is_not_lost_by_one_check(self) -> None:
@@ -231,7 +249,8 @@ class TestLost:
         sent(endpoints, 4)
         leaving = at(endpoints, A)
         endpoints.update((B,), 0.0)
-        assert endpoints.apply({leaving: Check.REFUSING}, DRAIN_SECONDS, DRAIN_SECONDS) == []
+        checks = {leaving: Check.REFUSING, at(endpoints, B): Check.ALIVE}
+        assert endpoints.apply(checks, DRAIN_SECONDS, DRAIN_SECONDS) == []
 
 
 class TestSuspects:
