@@ -9,11 +9,12 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from batchwright.api.reports import Progress
 from batchwright.batchfile.layout import WorkLayout
@@ -50,8 +51,7 @@ Companion = Callable[[], Coroutine[Any, Any, None]]
 """A task that runs until it is cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(Struct, frozen=True):
     shard: OpenShard
     line: ShardLine
 

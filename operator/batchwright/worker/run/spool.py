@@ -6,7 +6,7 @@ Lines come in the order in which they finish, and leave in input order.
 import os
 import shutil
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -16,6 +16,8 @@ from msgspec import Struct
 from batchwright.batchfile.shard_record import ERRORS, RESULTS, RETRY
 
 COPY_BYTES: Final = 1 << 20
+READ_AT_ONCE_BYTES: Final = 2 << 20
+"""Up to this size a file is read whole to put its lines in order: a read for each costs more than all else about it."""
 HELD_BYTES: Final = 64 << 10
 """Finished lines in memory until they are written, for each open shard."""
 _NOWHERE: Final = -1
@@ -50,6 +52,10 @@ class _PlacesByPosition:
             self._offsets = array("q", [_NOWHERE]) * self._positions
             self._lengths = array("I", [0]) * self._positions
         self._offsets[position], self._lengths[position] = place.offset, place.length
+
+    @property
+    def lines(self) -> int:
+        return len(self._offsets) - self._offsets.count(_NOWHERE)
 
     def in_order(self) -> Iterator[Place]:
         for offset, length in zip(self._offsets, self._lengths, strict=True):
@@ -107,13 +113,22 @@ class _LineFile:
             del self._held[:count]
             self._written += count
 
-    def copy(self, place: Place, target: IO[bytes]) -> None:
-        offset, length = place.offset, place.length
+    def copy(self, places: Iterable[Place], target: IO[bytes]) -> None:
+        if self.size > READ_AT_ONCE_BYTES:
+            for place in places:
+                for block in self._blocks(place.offset, place.length):
+                    target.write(block)
+        else:
+            whole = memoryview(b"".join(self._blocks(0, self.size)))
+            for place in places:
+                target.write(whole[place.offset : place.offset + place.length])
+
+    def _blocks(self, offset: int, length: int) -> Iterator[bytes]:
         while length > 0:
             block = self.read(offset, min(length, COPY_BYTES))
             if not block:
                 raise OSError("the spool is shorter than what was written to it")
-            target.write(block)
+            yield block
             offset, length = offset + len(block), length - len(block)
 
     def close(self) -> None:
@@ -174,13 +189,13 @@ class Spool:
         """
         source = self._retry if kind == RETRY else self._finished
         path = self._folder / kind
-        size = lines = 0
+        places = self._places[kind]
+        if not places.lines:
+            return None
         with path.open("wb") as target:
-            for place in self._places[kind].in_order():
-                source.copy(place, target)
-                size += place.length
-                lines += 1
-        return SpooledFile(path, size, lines) if lines else None
+            source.copy(places.in_order(), target)
+            size = target.tell()
+        return SpooledFile(path, size, places.lines)
 
     def discard(self) -> None:
         """Remove everything. To call it twice does no harm."""

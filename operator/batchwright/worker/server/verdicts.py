@@ -72,8 +72,7 @@ _OVERLOAD: Final = frozenset({408, 429, 503, 504})
 _NOT_FOUND: Final = 404
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """The server's last word, of any status. `body` is a whole JSON text."""
 
     status: int

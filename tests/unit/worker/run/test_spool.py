@@ -64,8 +64,10 @@ def test_a_line_that_was_never_assigned_stays_out(tmp_path: Path) -> None:
     assert content(spool, RESULTS) == [b"kept"]
 
 
-def test_long_lines_are_copied_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("read_at_once", [0, 1000])
+def test_long_lines_are_copied_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_at_once: int) -> None:
     monkeypatch.setattr(module, "COPY_BYTES", 7)
+    monkeypatch.setattr(module, "READ_AT_ONCE_BYTES", read_at_once)
     spool = Spool(tmp_path / "spool", 2)
     lines = [b"a" * 50, b"b" * 49]
     spool.assign(1, spool.append(lines[1]), succeeded=True)
