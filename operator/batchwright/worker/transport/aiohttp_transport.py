@@ -28,6 +28,7 @@ from batchwright.worker.transport.errors import (
 from batchwright.worker.transport.large_body import LARGE_BYTES, LargeBody
 from batchwright.worker.transport.protocol import Answer, Body
 from batchwright.worker.transport.settings import TransportSettings
+from batchwright.worker.transport.system_resolver import SystemResolver
 
 # A server whose node vanished sends nothing at all. Probing an idle connection finds that within
 # about half a minute, where the request's own timeout may be many minutes.
@@ -59,8 +60,10 @@ class AiohttpTransport:
         """
         self._settings = settings
         self._origin = f"{settings.origin} ({', '.join(address)})" if address else settings.origin
-        # A pinned address needs no cache, and without one a request that is being connected can be given up.
-        resolving: dict[str, Any] = {"resolver": PinnedResolver(address), "use_dns_cache": False} if address else {}
+        resolving: dict[str, Any] = {"resolver": SystemResolver()}
+        if address:
+            # A pinned address needs no cache, and without one a request that is being connected can be given up.
+            resolving = {"resolver": PinnedResolver(address), "use_dns_cache": False}
         self._pool = _session(
             settings,
             aiohttp.TCPConnector(
