@@ -89,7 +89,9 @@ class WorkerState(Struct, frozen=True, tag_field="record", tag="worker"):
     shards_completed: int = 0
     totals: Totals = Totals()
     left: dict[int, str] = field(default_factory=dict)
-    """Shards that were left unfinished in good order, and by which attempt. One that was killed says nothing."""
+    """Shards that were left unfinished in good order, and by which attempt. One that was killed says nothing. While the
+    model server is away, those that are open stand here too.
+    """
     version: int = FORMAT_VERSION
 
 

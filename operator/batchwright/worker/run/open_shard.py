@@ -62,8 +62,11 @@ class OpenShard:
         folder: Path,
         exclusive: bool,
         clock: Callable[[], datetime],
+        resumed: bool = False,
     ) -> None:
-        """`exclusive`: the store honours conditional PUT, so that one record alone can be the commit."""
+        """`exclusive`: the store honours conditional PUT, so that one record alone can be the commit. `resumed`: as in
+        `Claimed`.
+        """
         self.number = number
         self.shard = shard
         self.tally = Tally()
@@ -81,6 +84,7 @@ class OpenShard:
         self._done = 0
         self._restored: dict[str, _Restored] = {}
         self._openings = Openings(store, layout, identity, number)
+        self._opened = not resumed
         self._kills = 0
         self._flushing = threading.Lock()
         self._flushed = 0
@@ -100,6 +104,11 @@ class OpenShard:
     def kills(self) -> int:
         """Attempts in a row, before this one, that were killed without finishing a line of it. Known by `restore`."""
         return self._kills
+
+    @property
+    def opened(self) -> bool:
+        """Whether it stands in the store that this attempt is at it, by its claim or by the record of its opening."""
+        return self._opened
 
     @property
     def suspect(self) -> bool:
@@ -137,6 +146,7 @@ class OpenShard:
             StorageError: it may be called again.
         """
         self._openings.write(finished=len(self._restored), kills=self._kills)
+        self._opened = True
 
     def _restore_segment(self, key: str) -> None:
         for line in self._store.read(key).split(b"\n"):

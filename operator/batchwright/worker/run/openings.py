@@ -1,9 +1,10 @@
 """Shards that kill their worker: how often in a row it happened, and when it is enough.
 
 A shard that is found unfinished was left by an earlier attempt. Either that attempt left in good order, which its
-worker's state says, or it was killed. Each attempt that goes on with such a shard first writes a record of it, beside
-the shard's segments. The first attempt writes nothing, since its claim says as much: what doesn't get killed costs no
-call to the store.
+worker's state says, or it was killed. Where the model server is away, the state says the same of all that is open: no
+answer comes then that could be too much for a worker. Each attempt that goes on with such a shard first writes a record
+of it, beside the shard's segments. The first attempt writes nothing, since its claim says as much: what doesn't get
+killed costs no call to the store.
 
 An attempt has several shards open at once, and only one of them may be to blame. So a shard is opened alone before
 the kill that would be the last one.

@@ -32,12 +32,20 @@ class RunProgress:
             self._committed = add_totals(self._committed, totals)
             self._shards_completed += 1
 
+    @property
+    def server_away(self) -> bool:
+        """Whether the model server is away."""
+        return self._gate.outage is not None
+
     def state(self, *, leaving: bool = False) -> WorkerState:
         """What a successor goes on from: committed shards alone, since segments tell of the others.
 
-        `leaving`: what is open is left in good order now. What earlier attempts left stays noted until it is committed.
+        `leaving`: what is open is left in good order now. It counts as left, too, while the model server is away, since
+        then no answer to it kills the worker. What earlier attempts left stays noted until it is committed.
         """
-        left = self._left | (dict.fromkeys(self.open, self._me.attempt) if leaving else {})
+        left = dict(self._left)
+        if leaving or self.server_away:
+            left |= {number: self._me.attempt for number, shard in self.open.items() if shard.opened}
         return WorkerState(self._me.run, self._me.index, self._shards_completed, self._committed, left)
 
     def report(self) -> Progress:

@@ -39,10 +39,13 @@ MAX_OPEN_SHARDS: Final = 8
 BYTES_IN_FLIGHT: Final = 32 << 20
 """Input lines held in the queue and in flight. Where lines are large, fewer are in flight."""
 SEGMENT_SECONDS: Final = 5.0
-SUSPECT_SEGMENT_SECONDS: Final = 0.25
-"""The same for the first segment of a shard over which a worker was killed: it shows the shard good before the next."""
+LOOK_SECONDS: Final = 0.25
+"""How soon it is written what decides about a kill: the first segment of a shard over which a worker was killed, which
+shows it good, and that the model server is away."""
 SAVES_AT_ONCE: Final = 2
 """Shards that are written at the same time at the end: each holds a segment or two in memory."""
+DISCARD_SECONDS: Final = 1.0
+"""How long it is waited for whoever still copies a shard that is open at the end."""
 LAST_SAVE_SECONDS: Final = 6.0
 """What the store gets to take what is finished, and again for the worker's state, once nobody waits any longer."""
 
@@ -126,8 +129,7 @@ class Runner:
                 await _end(self._working, *companions)
             finally:
                 await self._save_last()
-                for shard in self._progress.open.values():
-                    shard.discard()
+                await self._discard_last()
         if self._failure is not None:
             raise self._failure
         return self._progress.report()
@@ -186,7 +188,7 @@ class Runner:
             await self._feed_shard(claimed)
 
     async def _feed_shard(self, claimed: Claimed) -> None:
-        shard = self._open(claimed.shard)
+        shard = self._open(claimed)
         if not claimed.resumed:
             await self._feed_lines(shard)
             return
@@ -230,7 +232,8 @@ class Runner:
         shard.end_of_input()
         self._commit_if_complete(shard)
 
-    def _open(self, number: int) -> OpenShard:
+    def _open(self, claimed: Claimed) -> OpenShard:
+        number = claimed.shard
         shard = OpenShard(
             number=number,
             shard=self._plan.shards[number],
@@ -241,6 +244,7 @@ class Runner:
             folder=self._spool / str(number),
             exclusive=self._plan.conditional_put,
             clock=lambda: datetime.now(UTC),
+            resumed=claimed.resumed,
         )
         self._progress.open[number] = shard
         return shard
@@ -302,9 +306,13 @@ class Runner:
     async def _save_regularly(self) -> None:
         clock = asyncio.get_running_loop().time
         due = clock() + self._segment_seconds
+        told_away = False
         try:
             while True:
-                await asyncio.sleep(min(self._segment_seconds, SUSPECT_SEGMENT_SECONDS))
+                await asyncio.sleep(min(self._segment_seconds, LOOK_SECONDS))
+                if told_away != self._progress.server_away:
+                    told_away = not told_away
+                    await patiently(partial(self._write_state, self._progress.state()))
                 shards = list(self._progress.open.values())
                 if clock() < due:
                     await self._flush(shard for shard in shards if shard.suspect)
@@ -333,6 +341,15 @@ class Runner:
         await _within_last_seconds(flushing)
         state = partial(self._write_state, self._progress.state(leaving=True))
         await _within_last_seconds(asyncio.create_task(_try_all([state])))
+
+    async def _discard_last(self) -> None:
+        """Give the disk of what is not committed back. The worker's folder goes with it in any case, so a thread that
+        holds a spool for long is left behind.
+        """
+        shards = list(self._progress.open.values())
+        discarding = [asyncio.create_task(asyncio.to_thread(shard.discard)) for shard in shards]
+        if discarding:
+            await asyncio.wait(discarding, timeout=DISCARD_SECONDS)
 
     def _write_state(self, state: WorkerState) -> None:
         with self._writing_state:  # an earlier call that was given up must not come in after this one

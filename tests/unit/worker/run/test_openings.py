@@ -11,17 +11,23 @@ from batchwright.batchfile.result_line import read_finished_line
 from batchwright.batchfile.shard_record import OpeningRecord
 from batchwright.worker.run.openings import given_up_message, is_given_up, kills_in_a_row, must_be_alone
 from batchwright.worker.run.runner import Runner
+from batchwright.worker.server.availability import WatchTimes
+from batchwright.worker.transport.errors import ConnectFailed
 from unit.worker.run.running import (
     LAYOUT,
     ScriptedTransport,
     Work,
     answer,
+    away,
     finish,
     hold_all,
     refused,
     running,
+    settle,
     until,
 )
+
+IMPATIENT = WatchTimes(probe_again=0.01, first_poll=0.01, longest_poll=0.01)
 
 
 def opened(finished: int = 0, kills: int = 0) -> OpeningRecord:
@@ -68,6 +74,12 @@ async def killed_at_the_end(work: Work, worker: Runner) -> AsyncIterator[None]:
         yield
         work.store.fail = lambda operation, key: refused(key)
     work.store.fail = lambda operation, key: None
+
+
+def left(work: Work) -> str | None:
+    """Who left the first shard in good order, as far as the store tells."""
+    state = work.state()
+    return state.left.get(0) if state else None
 
 
 class TestWorkers:
@@ -136,6 +148,43 @@ class TestWorkers:
         transport = await finish(work)
         assert transport.arrived["id-4"] == 1
         assert work.records()[0].totals.completed == 10
+
+    async def test_kills_while_the_server_is_away_are_not_counted(self, work: Work) -> None:
+        for attempt in ("1", "2"):
+            await self.kill(work, attempt, ScriptedTransport(hold_all))
+        for attempt in ("away 1", "away 2"):
+            transport = ScriptedTransport(lambda custom_id: ConnectFailed("refused"))
+            transport.health = answer(503)
+            async with killed_at_the_end(work, work.runner(transport, attempt, times=IMPATIENT)):
+                await until(lambda attempt=attempt: left(work) == attempt)
+        await self.kill(work, "3", ScriptedTransport(hold_all))
+        transport = await finish(work)
+        assert "id-4" not in transport.arrived, "and none before was forgiven"
+        assert work.records()[0].totals.error_codes == {"worker_failed": 10}
+
+    async def test_kills_after_the_server_is_back_are_counted(self, work: Work) -> None:
+        for attempt in ("1", "2", "3"):
+            transport = ScriptedTransport(lambda custom_id: ConnectFailed("refused"))
+            transport.health = answer(503)
+            async with killed_at_the_end(work, work.runner(transport, attempt, times=IMPATIENT)):
+                await until(lambda attempt=attempt: left(work) == attempt)
+                transport.respond, transport.health = hold_all, answer()
+                await until(lambda: left(work) is None)
+        transport = await finish(work)
+        assert "id-4" not in transport.arrived
+
+    async def test_leaving_before_a_shard_is_resumed_leaves_it_as_it_was_found(self, work: Work) -> None:
+        async with running(worker := work.runner(held := ScriptedTransport(hold_all), "1")) as task:
+            await until(lambda: "id-4" in held.arrived)
+            worker.abandon()
+            await task
+        work.store.fail = lambda operation, key: away(key) if LAYOUT.shard_of_opening(key) is not None else None
+        async with running(worker := work.runner(ScriptedTransport(hold_all), "2")) as task:
+            await until(lambda: worker._progress.open)
+            await settle()
+            worker.abandon()
+            await task
+        assert left(work) == "1"
 
     async def test_leaving_after_two_kills_forgives_none(self, work: Work) -> None:
         for attempt in ("1", "2"):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from batchwright.worker.run import patience, runner
+from batchwright.worker.run.spool import Spool, SpooledFile
 from batchwright.worker.server.availability import WatchTimes
 from batchwright.worker.transport.errors import ConnectFailed
 from batchwright.worker.transport.protocol import Answer
@@ -160,6 +161,30 @@ class TestStop:
             worker.abandon()
             await task
             hanging.set()
+
+    async def test_abandoned_it_does_not_wait_for_a_shard_that_is_being_copied(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(runner, "LAST_SAVE_SECONDS", 0.05)
+        monkeypatch.setattr(runner, "DISCARD_SECONDS", 0.05)
+        copying, go_on, copied = (threading.Event() for _ in range(3))
+        ordered = Spool.ordered
+
+        def copy(spool: Spool, kind: str) -> SpooledFile | None:
+            copying.set()
+            go_on.wait(SECONDS / 10)
+            copied.set()
+            return ordered(spool, kind)
+
+        monkeypatch.setattr(Spool, "ordered", copy)
+        work = Work(tmp_path, lines=8)
+        worker = work.runner(ScriptedTransport(answer_all))
+        async with running(worker) as task:
+            await until(copying.is_set)
+            worker.abandon()
+            await task
+            assert not copied.is_set()
+            go_on.set()
 
     async def test_until_it_is_abandoned_it_waits_for_a_store_that_is_away(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
