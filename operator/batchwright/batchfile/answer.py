@@ -121,20 +121,19 @@ def _usage(usage: _Usage | None) -> Usage:
     prompt = usage.prompt_tokens_details or usage.input_tokens_details
     completion = usage.completion_tokens_details or usage.output_tokens_details
     return Usage(
-        input_tokens=_first(usage.prompt_tokens, usage.input_tokens),
-        cached_tokens=_first(prompt.cached_tokens) if prompt else None,
-        output_tokens=_first(usage.completion_tokens, usage.output_tokens),
-        reasoning_tokens=_first(completion.reasoning_tokens) if completion else None,
-        total_tokens=_first(usage.total_tokens),
+        input_tokens=_count(usage.prompt_tokens, usage.input_tokens),
+        cached_tokens=_count(prompt.cached_tokens) if prompt else None,
+        output_tokens=_count(usage.completion_tokens, usage.output_tokens),
+        reasoning_tokens=_count(completion.reasoning_tokens) if completion else None,
+        total_tokens=_count(usage.total_tokens),
     )
 
 
-def _first(*counts: int | None) -> int | None:
+def _count(count: int | None, other: int | None = None) -> int | None:
     """The first one that can be a count; what a server says beyond that is as good as nothing."""
-    for count in counts:
-        if count is not None and 0 <= count <= MAX_COUNT:
-            return count
-    return None
+    if count is not None and 0 <= count <= MAX_COUNT:
+        return count
+    return None if other is None else _count(other)
 
 
 def _finish_reasons(answer: _Answer) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ within that, no line waits for a shorter one. What each order costs and brings i
 import hashlib
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from operator import itemgetter
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -58,7 +58,7 @@ class _Body(Struct, gc=False):
 _decoder = msgspec.json.Decoder(_Body)
 
 
-class _Line(NamedTuple):
+class _Line(Struct, frozen=True, gc=False):
     """A line as it is ordered. Compared by its prompt alone."""
 
     prompt: bytes
@@ -66,7 +66,7 @@ class _Line(NamedTuple):
     place: int
 
 
-class _Unit(NamedTuple):
+class _Unit(Struct, frozen=True, gc=False):
     """A line or a group of lines, which stay together. `work` is that of its longest line, which comes first."""
 
     work: tuple[int, int]
@@ -77,7 +77,7 @@ def sending_order(bodies: Sequence[bytes | Raw]) -> list[Turn]:
     """The lines of a shard, given by their bodies, as they should be sent: each once."""
     if not bodies:
         return []
-    lines = sorted((_read(place, body) for place, body in enumerate(bodies)), key=itemgetter(0))
+    lines = sorted((_read(place, body) for place, body in enumerate(bodies)), key=attrgetter("prompt"))
     return _Ordering(lines).unit(0, len(lines), 0, None, 0).turns
 
 
@@ -98,7 +98,7 @@ class _Ordering:
             else:
                 common = min(self._common[start : stop - 1])
                 units.append(self.unit(start, stop, common, _affinity(line.prompt, common), nesting + 1))
-        units.sort(key=itemgetter(0), reverse=True)
+        units.sort(key=attrgetter("work"), reverse=True)
         return _Unit(units[0].work, [turn for unit in units for turn in unit.turns])
 
     def _groups(self, first: int, end: int, least: int | None) -> Iterator[tuple[int, int]]:
