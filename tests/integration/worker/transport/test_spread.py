@@ -3,12 +3,20 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
-from batchwright.worker.transport import Answer, ConnectFailed, ConnectionLost, TransportSettings, open_transport
+from batchwright.worker.transport import (
+    Answer,
+    ConnectFailed,
+    ConnectionLost,
+    TransportSettings,
+    aiohttp_transport,
+    open_transport,
+)
 from batchwright.worker.transport.endpoints import LOAD_FACTOR
 from batchwright.worker.transport.spread import Pace, SpreadTransport
 from integration.worker.transport.replicas import (
@@ -22,6 +30,8 @@ from integration.worker.transport.replicas import (
     statuses,
 )
 from integration.worker.transport.scripted_server import answer, scripted_server
+
+one_event_loop = True
 
 BRISK = Pace(lookup=0.2, tick=0.1)
 """Looks often, and is as patient as ever."""
@@ -60,6 +70,33 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.05)
 
 
+def hanging(transport: SpreadTransport, count: int) -> list[asyncio.Task[Answer]]:
+    """Requests that get no answer."""
+    post = partial(transport.post, CHAT, body(stub="hang"), headers={}, timeout=SECONDS)
+    return [asyncio.create_task(post()) for _ in range(count)]
+
+
+async def after(names: Names, count: int) -> None:
+    """Wait for so many further lookups."""
+    before = names.lookups
+    await until(lambda: names.lookups >= before + count)
+
+
+@contextmanager
+def deaf_server(address: str, port: int) -> Iterator[None]:
+    """An address at which connections neither come up nor are refused."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.socket())
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((address, port))
+        server.listen(0)
+        for _ in range(2):  # one more than the queue of connections holds
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex((address, port))
+        yield
+
+
 async def until_traffic(transport: SpreadTransport, three: Replicas, address: str) -> None:
     """Send until a replica gets something."""
     before = three.stubs[address].stats().total
@@ -76,11 +113,13 @@ class TestLoad:
                 assert statuses(await send(transport, 24, in_flight=24, stub="delay=0.2")) == {200}
         assert three.arrivals() == dict.fromkeys(three.addresses, 32)
 
-    async def test_a_slow_replica_gets_less(self, three: Replicas) -> None:
-        three.stubs["127.0.0.2"].switch(requests="delay=0.3")
+    async def test_a_slow_replica_gets_no_more_than_its_share_of_what_is_in_flight(self, three: Replicas) -> None:
+        three.stubs["127.0.0.2"].switch(requests="hang")
         async with spread(three.url, Names(three.addresses)) as transport:
-            assert statuses(await send(transport, 300, in_flight=24, stub=None)) == {200}
-        assert three.arrivals()["127.0.0.2"] < 60
+            sending = asyncio.create_task(send(transport, 300, in_flight=24, stub=None))
+            await until(lambda: three.arrivals().total() >= 200)
+            assert three.arrivals()["127.0.0.2"] == 8
+            sending.cancel()
 
     async def test_a_replica_that_refuses_fast_does_not_draw_the_traffic(self, three: Replicas) -> None:
         three.stubs["127.0.0.2"].switch(requests="status=429,delay=0")
@@ -91,7 +130,8 @@ class TestLoad:
         assert three.arrivals()["127.0.0.2"] < 80
 
     async def test_the_faults_of_lines_are_not_held_against_a_replica(self, three: Replicas) -> None:
-        three.stubs["127.0.0.2"].switch(requests="status=400,delay=0")
+        for address, stub in three.stubs.items():
+            stub.switch(requests="status=400,delay=0" if address == "127.0.0.2" else "delay=0")
         async with spread(three.url, Names(three.addresses), Pace(penalty=1000)) as transport:
             await send(transport, 30, in_flight=1, stub=None)
         assert three.arrivals() == dict.fromkeys(three.addresses, 10)
@@ -144,31 +184,17 @@ class TestNames:
 
     async def test_an_address_that_is_gone_gets_nothing_more_and_ends_what_it_has(self, three: Replicas) -> None:
         names = Names(three.addresses)
-        async with spread(three.url, names) as transport:
-            slow = asyncio.create_task(send(transport, 3, in_flight=3, stub="delay=1.5"))
-            await until(lambda: three.arrivals().total() == 3)
-            names.answer = ["127.0.0.1", "127.0.0.2"]
-            before = names.lookups
-            await until(lambda: names.lookups >= before + 2)
-            await send(transport, 30, in_flight=6)
-            assert three.arrivals()["127.0.0.3"] == 1
-            assert statuses(await slow) == {200}
-            await until(lambda: three.stubs["127.0.0.3"].stats().open_connections == 0)
-
-    async def test_an_address_that_is_gone_may_end_what_it_has_after_it_stopped_listening(
-        self, three: Replicas
-    ) -> None:
-        names = Names(three.addresses)
         leaving = three.stubs["127.0.0.3"]
         async with spread(three.url, names, Pace(lookup=0.2, tick=0.1, silence=0.2)) as transport:
             slow = asyncio.create_task(send(transport, 3, in_flight=3, stub="delay=1.5"))
             await until(lambda: three.arrivals().total() == 3)
             names.answer = ["127.0.0.1", "127.0.0.2"]
-            before = names.lookups
-            await until(lambda: names.lookups >= before + 2)
-            leaving.switch(drain=True)
+            await after(names, 2)
+            leaving.switch(drain=True)  # it stops listening
+            await send(transport, 30, in_flight=6)
             assert statuses(await slow) == {200}
-        assert leaving.stats().total == 1
+            assert leaving.stats().total == 1
+            await until(lambda: leaving.stats().open_connections == 0)
 
     @pytest.mark.parametrize("error", [AWAY, UNKNOWN, TimeoutError()])
     async def test_the_last_addresses_serve_while_the_name_is_not_found(self, three: Replicas, error: OSError) -> None:
@@ -176,8 +202,7 @@ class TestNames:
         async with spread(three.url, names) as transport:
             await send(transport, 3, in_flight=3)
             names.answer = error
-            before = names.lookups
-            await until(lambda: names.lookups >= before + 2)
+            await after(names, 2)
             assert statuses(await send(transport, 30, in_flight=6)) == {200}
 
     async def test_without_any_address_there_is_no_connection_until_there_is_one(self, three: Replicas) -> None:
@@ -202,19 +227,22 @@ class TestNames:
         names = Names(["2001:db8::1", "2001:db8::2", *three.addresses])
         async with spread(three.url, names, connect_seconds=1) as transport:
             assert statuses(await send(transport, 1, in_flight=1)) == {"ConnectFailed"}
-            before = names.lookups
-            await until(lambda: names.lookups >= before + 2)
+            await after(names, 2)
             assert statuses(await send(transport, 30, in_flight=6)) == {200}
 
 
 class TestFailures:
+    one_event_loop = False  # it's about what a loop does with connections that break or hang
+
     async def test_a_killed_replica_costs_what_is_in_flight_to_it_and_comes_back(self, three: Replicas) -> None:
         async with spread(three.url, Names(three.addresses)) as transport:
-            requests = asyncio.create_task(send(transport, 9, in_flight=9, stub="delay=1"))
+            requests = hanging(transport, 9)
             await until(lambda: three.arrivals().total() == 9)
             three.stubs["127.0.0.2"].kill()
-            results = await requests
-            assert sorted(isinstance(one, ConnectionLost) for one in results) == [False] * 6 + [True] * 3
+            await until(lambda: sum(one.done() for one in requests) == 3)
+            assert [type(one.exception()) for one in requests if one.done()] == [ConnectionLost] * 3
+            for one in requests:
+                one.cancel()
             await send(transport, 3, in_flight=1)
             assert statuses(await send(transport, 40, in_flight=8)) == {200}
 
@@ -248,7 +276,10 @@ class TestFailures:
                 silent.go_on()
         assert sorted(type(one).__name__ for one in results) == ["Answer", "ConnectionLost"]
 
-    async def test_closing_loses_what_is_in_flight_to_a_server_that_no_longer_reads(self, three: Replicas) -> None:
+    async def test_closing_loses_what_is_in_flight_to_a_server_that_no_longer_reads(
+        self, three: Replicas, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(aiohttp_transport, "_CLOSE_SECONDS", 0.2)
         async with spread(three.url, Names(["127.0.0.2"])) as transport:
             await send(transport, 1, in_flight=1)
             three.stubs["127.0.0.2"].stop_answering()
@@ -262,6 +293,24 @@ class TestFailures:
             finally:
                 three.stubs["127.0.0.2"].go_on()
 
+    async def test_a_silent_replica_holds_up_neither_lookups_nor_the_checks_of_others(self, three: Replicas) -> None:
+        names, silent, ill = Names(three.addresses), three.stubs["127.0.0.2"], three.stubs["127.0.0.3"]
+        pace = Pace(lookup=0.1, tick=0.05, silence=0.1, answer=1000)
+        async with spread(three.url, names, pace) as transport:
+            requests = hanging(transport, 3)
+            await until(lambda: three.arrivals().total() == 3)
+            silent.stop_answering()
+            try:
+                await after(names, 10)
+                ill.switch(health=503)
+                async with asyncio.timeout(SECONDS):
+                    lost, _ = await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
+                assert [type(one.exception()) for one in lost] == [ConnectionLost]
+            finally:
+                silent.go_on()
+                for one in requests:
+                    one.cancel()
+
     async def test_cancelling_stays_cancelling(self, three: Replicas) -> None:
         async with spread(three.url, Names(three.addresses)) as transport:
             request = asyncio.create_task(transport.post(CHAT, body(stub="hang"), headers={}, timeout=SECONDS))
@@ -269,6 +318,18 @@ class TestFailures:
             request.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await request
+
+
+class TestClosing:
+    async def test_during_the_first_lookup_it_leaves_nothing_behind(self) -> None:
+        names, before = Names(["127.0.0.1"]), asyncio.all_tasks()
+        async with spread("http://model.test:9", names) as transport:
+            request = asyncio.create_task(transport.post(CHAT, b"{}", headers={}, timeout=20))
+            while not names.lookups:  # noqa: ASYNC110 - it has to be the very next moment
+                await asyncio.sleep(0)
+        with pytest.raises(ConnectFailed, match="closed"):
+            await request
+        assert asyncio.all_tasks() == before
 
 
 class TestProbe:
@@ -302,6 +363,16 @@ class TestProbe:
         async with spread(three.url, Names(["127.0.0.77", "127.0.0.1", "127.0.0.78"])) as transport:
             assert (await transport.get("/v1/models", timeout=5)).status == 200
 
+    async def test_a_get_goes_on_though_the_addresses_change_while_it_waits(self, three: Replicas) -> None:
+        names = Names(["127.0.0.99", "127.0.0.3"])
+        with deaf_server("127.0.0.99", three.port):
+            async with spread(three.url, names, connect_seconds=1.0) as transport:
+                request = asyncio.create_task(transport.get("/v1/models", timeout=SECONDS))
+                await until(lambda: names.lookups)
+                names.answer = ["127.0.0.99", "127.0.0.1"]
+                assert (await request).status == 200
+        assert [stub.stats().other.get("/v1/models", 0) for stub in three.stubs.values()] == [1, 0, 0]
+
     async def test_each_address_is_asked_for_its_metrics(self, three: Replicas) -> None:
         async with spread(three.url, Names(three.addresses)) as transport:
             results = await transport.get_each("/metrics", timeout=5)
@@ -313,11 +384,11 @@ class TestAgeOfConnections:
     """Behind one address that stands for several replicas only new connections spread."""
 
     async def test_old_connections_end_without_cutting_a_request(self, three: Replicas) -> None:
-        async with spread(three.url, Names(["127.0.0.1"]), max_connection_age_seconds=0.2) as transport:
-            assert statuses(await send(transport, 200, in_flight=4, stub="delay=0.02")) == {200}
-        assert 8 <= three.stubs["127.0.0.1"].stats().connections <= 60
+        async with spread(three.url, Names(["127.0.0.1"]), max_connection_age_seconds=0.05) as transport:
+            assert statuses(await send(transport, 100, in_flight=4, stub="delay=0.02")) == {200}
+        assert three.stubs["127.0.0.1"].stats().connections >= 8
 
     async def test_young_ones_are_used_again(self, three: Replicas) -> None:
         async with spread(three.url, Names(["127.0.0.1"]), max_connection_age_seconds=1000) as transport:
-            assert statuses(await send(transport, 200, in_flight=4, stub="delay=0.02")) == {200}
+            assert statuses(await send(transport, 100, in_flight=4, stub="delay=0.02")) == {200}
         assert three.stubs["127.0.0.1"].stats().connections == 4
