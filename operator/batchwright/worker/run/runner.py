@@ -38,6 +38,8 @@ MAX_OPEN_SHARDS: Final = 8
 """Shards whose slow lines may be waited for while the next are sent."""
 BYTES_IN_FLIGHT: Final = 32 << 20
 """Input lines held in the queue and in flight. Where lines are large, fewer are in flight."""
+MIN_SENDERS: Final = 17
+"""Lines held at least, sent or waiting at the gate: bad ones that fail side by side leave another one to be tried."""
 SEGMENT_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 0.25
 """How soon it is written what decides about a kill: the first segment of a shard over which a worker was killed, which
@@ -95,10 +97,10 @@ class Runner:
         self._sleep = sleep_unless(stopping)
         self._segment_seconds = segment_seconds
         self._companions = companions
-        self._concurrency = sender.policy.max_concurrency
-        self._items: asyncio.Queue[_Item | None] = asyncio.Queue(maxsize=2 * self._concurrency)
+        self._senders = max(sender.policy.max_concurrency, MIN_SENDERS)
+        self._items: asyncio.Queue[_Item | None] = asyncio.Queue(maxsize=2 * sender.policy.max_concurrency)
         self._untried = 0
-        sender.gate.has_untried = lambda: self._untried > 0
+        sender.gate.has_untried = lambda: self._untried > 0 or not self._none_left
         self._budget = ByteBudget(BYTES_IN_FLIGHT)
         self._room = asyncio.Semaphore(MAX_OPEN_SHARDS)
         self._commits: asyncio.Queue[OpenShard | None] = asyncio.Queue()
@@ -164,7 +166,7 @@ class Runner:
             tasks.create_task(self._commit_all())
             async with asyncio.TaskGroup() as workers:
                 workers.create_task(self._feed())
-                for _ in range(self._concurrency):
+                for _ in range(self._senders):
                     workers.create_task(self._send_all())
             self._commits.put_nowait(None)
 
@@ -175,7 +177,7 @@ class Runner:
             pass
         except Exception as error:
             self._fail(error)
-        for _ in range(self._concurrency):
+        for _ in range(self._senders):
             await self._items.put(None)
 
     async def _feed_shards(self) -> None:

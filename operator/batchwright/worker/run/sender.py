@@ -30,7 +30,9 @@ SPARED_BACKOFF_SECONDS: Final = 5.0
 SHORTEST_PAUSE_SECONDS: Final = 0.1
 """So long at least it is watched what becomes of other lines, before it is settled at whose expense a try failed."""
 MAX_BROKEN_TRIES: Final = 10
-"""A line whose connection breaks so often, while other lines are answered, breaks it itself."""
+"""A line whose connection breaks so often, though the server works for others in between, breaks it itself."""
+MIN_BROKEN_ALONE: Final = 3
+"""Where all others broke with it, so many of these tries must be its own, with nothing else in flight."""
 MAX_MODEL_MISSES: Final = 2
 """A line that gets a 404 for the model so often from a server that lists it has its answer."""
 
@@ -42,9 +44,20 @@ class _Tries:
     request_id: str
     count: int = 0
     charged: int = 0
+    failures: int = 0
+    """Tries that failed at the line's expense or at that of a failing server; the pause after them grows."""
     spared: int = 0
     """Tries that the server refused while it answered others; the pause after them grows."""
+    losses: int = 0
+    """Tries whose connections broke with all others."""
     broken: int = 0
+    """Tries that broke their connections themselves, as it seems."""
+    broke_at: float | None = None
+    """When the last of either ended."""
+    broke: int = 0
+    """How many tries are held against a line that failed for them."""
+    denied_since: float | None = None
+    """When the first of the tries began that got 403 or 404 for the model."""
     model_misses: int = 0
 
     def next_id(self) -> str:
@@ -78,13 +91,14 @@ class Sender:
         """
         tries = _Tries(request_id)
         while True:
-            admitted = await self.gate.enter()
+            admitted = await self.gate.enter(tries.losses, new=tries.count == 0)
             verdict = await self._try(path, body, tries, affinity, admitted)
             outcome = await self._settle(tries, admitted, verdict) if isinstance(verdict, Retry) else verdict
             if outcome is not None:
                 if tries.count > 1:
+                    self.gate.forget(request_id)
                     _log(outcome, tries)
-                return record_tries(outcome, tries.count, tries.charged)
+                return record_tries(outcome, tries.count, tries.charged, tries.broke)
 
     async def _try(
         self, path: str, body: Body, tries: _Tries, affinity: int | None, admitted: Pass
@@ -114,6 +128,7 @@ class Sender:
             return verdict
         if verdict.kind in (Kind.UNAUTHORIZED, Kind.FORBIDDEN) and self.api_key.reread() != key:
             self.gate.gave_up(admitted)
+            tries.denied_since = None
             return None
         logger.debug("%s: %s", request_id, verdict.cause)
         self.gate.failed(admitted, verdict, line=tries.request_id, clean=tries.charged == 0)
@@ -123,48 +138,82 @@ class Sender:
         """What a failed try comes to, once it is time for the next one: None for that."""
         match verdict.kind:
             case Kind.CHARGED:
-                await self._pause(verdict, tries.charged + 1, CHARGED_BACKOFF_SECONDS)
-                return self._charge(tries, admitted, verdict)
+                tries.failures += 1
+                await self._pause_after_failure(tries, verdict)
+                return await self._charge(tries, admitted, verdict)
             case Kind.FORBIDDEN:
                 return await self._settle_forbidden(tries, admitted, verdict)
             case Kind.MODEL_MISSING:
-                return await self._settle_model(tries, verdict)
-        if verdict.kind is Kind.PACED or self.gate.others_answered_during(admitted):
+                return await self._settle_model(tries, admitted, verdict)
+        if verdict.kind is Kind.PACED or self.gate.others_answered_since(admitted.began):
             tries.spared += 1
         await self._pause(verdict, max(tries.spared, 1), SPARED_BACKOFF_SECONDS)
         if verdict.kind is Kind.BROKEN_OFF:
             return self._count_broken(tries, admitted, verdict)
         return None
 
-    def _charge(self, tries: _Tries, admitted: Pass, verdict: Retry) -> Outcome | None:
-        if not self.gate.charges(admitted):
+    async def _charge(self, tries: _Tries, admitted: Pass, verdict: Retry) -> Outcome | None:
+        if not await self.gate.charges(admitted):
             return None
         tries.charged += 1
         return verdict.last if tries.charged > self.policy.retries else None
 
     def _count_broken(self, tries: _Tries, admitted: Pass, verdict: Retry) -> Outcome | None:
-        if self.gate.others_answered_after(admitted) or self.gate.is_out_of_patience():
+        """Count a broken try if others were answered since the one before it, or if nothing else can be blamed."""
+        before, tries.broke_at = tries.broke_at, admitted.ended
+        if self.gate.broke_all(admitted):
+            tries.losses += 1
+            return None
+        if before is None or self.gate.others_answered_since(before) or self.gate.broke_alone(admitted, before):
             tries.broken += 1
-        return verdict.last if tries.broken >= MAX_BROKEN_TRIES else None
+        if tries.losses + tries.broken < MAX_BROKEN_TRIES or tries.broken < MIN_BROKEN_ALONE:
+            return None
+        tries.broke = tries.losses + tries.broken
+        return verdict.last
 
     async def _settle_forbidden(self, tries: _Tries, admitted: Pass, verdict: Retry) -> Outcome | None:
-        """A 403 is the server's state where it refuses the key for its models too, else the line's own."""
-        if await self.models.ask_models() in (Listing.REFUSED, Listing.UNREACHABLE):
-            return None
-        await self._pause(verdict, tries.charged + 1, CHARGED_BACKOFF_SECONDS)
-        if self.gate.others_answered_after(admitted):
+        """A 403 is the line's own where others are answered with the same key, else the server's state where it refuses
+        the key for its models too.
+        """
+        self._note_denied(tries, admitted)
+        listing = await self.models.ask_models()
+        await self._pause_after_failure(tries, verdict)
+        if self._is_denied_alone(tries):
             return verdict.last
-        return self._charge(tries, admitted, verdict)
+        if listing in (Listing.REFUSED, Listing.UNREACHABLE):
+            return None
+        return await self._charge(tries, admitted, verdict)
 
-    async def _settle_model(self, tries: _Tries, verdict: Retry) -> Outcome | None:
-        if await self.models.ask_models() in (Listing.LISTED, Listing.NO_LIST):
+    async def _settle_model(self, tries: _Tries, admitted: Pass, verdict: Retry) -> Outcome | None:
+        """A 404 for the model is the server's state where it doesn't list it, or lists nothing and answers nobody."""
+        self._note_denied(tries, admitted)
+        listing = await self.models.ask_models()
+        if listing in (Listing.LISTED, Listing.NO_LIST):
             tries.model_misses += 1
             if tries.model_misses >= MAX_MODEL_MISSES:
                 return verdict.last
         else:
             tries.model_misses = 0
-        await self._pause(verdict, 1, SPARED_BACKOFF_SECONDS)
+        await self._pause(verdict, tries.failures, SPARED_BACKOFF_SECONDS)
+        if listing in (Listing.REFUSED, Listing.UNREACHABLE) and self._is_denied_alone(tries):
+            return verdict.last
         return None
+
+    def _note_denied(self, tries: _Tries, admitted: Pass) -> None:
+        tries.failures += 1
+        if tries.denied_since is None:
+            tries.denied_since = admitted.began
+
+    def _is_denied_alone(self, tries: _Tries) -> bool:
+        """Whether others were sent after a line was first denied, with the same key, and answered.
+
+        What was sent before may have come in while the key, or the model, was still good.
+        """
+        since = tries.denied_since
+        return since is not None and self.gate.others_answered_since(since, sent_since=True)
+
+    async def _pause_after_failure(self, tries: _Tries, verdict: Retry) -> None:
+        await self._pause(verdict, tries.failures, CHARGED_BACKOFF_SECONDS)
 
     async def _pause(self, verdict: Retry, failures: int, longest: float) -> None:
         wait = max(backoff(failures, self.chance(), longest), SHORTEST_PAUSE_SECONDS)

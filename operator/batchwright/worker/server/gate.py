@@ -14,7 +14,8 @@ from batchwright.api.conditions import Reason
 from batchwright.worker.run.stopping import Stopping
 from batchwright.worker.server.availability import Availability, Cause, Failure
 from batchwright.worker.server.concurrency import Limit, ServerLoad, Signal
-from batchwright.worker.server.verdicts import Retry
+from batchwright.worker.server.losses import LOSS_SECONDS, Loss, company
+from batchwright.worker.server.verdicts import Kind, Retry
 
 logger = logging.getLogger(__name__)
 
@@ -39,12 +40,16 @@ class Outage:
 class Pass:
     """One try that was let through."""
 
-    __slots__ = ("began", "dropped", "ended", "failure", "task", "trial")
+    __slots__ = ("began", "dropped", "ended", "failure", "loss", "task", "trial")
+
+    failure: Failure
+    """Set once it has failed."""
+    loss: Loss
+    """Set where its connection broke."""
 
     def __init__(self, began: float, trial: bool) -> None:
         self.began = began
         self.ended = math.inf
-        self.failure: Failure | None = None
         self.trial = trial
         self.dropped = False
         """Whether the watch ended it, since the server is gone."""
@@ -67,42 +72,62 @@ class Gate:
         self.outage: Outage | None = None
         """What is told of a server that is away."""
         self.has_untried: Callable[[], bool] = lambda: False
-        """Whether there are lines that have not been sent yet; whoever has them sets it."""
+        """Whether there are lines that have not come to the gate yet; whoever has them sets it."""
+        availability.has_untried = lambda: self._newcomers > 0 or self.has_untried()
         self.attention = asyncio.Event()
         """Set when the watch must look again: something has failed."""
         self._open = True
+        self._free = True
+        """Open, and nobody in flight who may have no company but a small one."""
         self._stopped = False
-        self._waiting: deque[asyncio.Future[Pass]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[Pass], int]] = deque()
+        """Who waits, and at how many total losses each was in flight."""
+        self._newcomers = 0
+        """Those of them who were never let in."""
+        self._unsettled: list[asyncio.Future[None]] = []
+        self._suspects: dict[Pass, int] = {}
+        """Tries that may be what breaks the server, and how many may be in flight with each."""
+        self._loss = Loss(-math.inf, 0)
         self._watched: set[asyncio.Future[Any]] = set()
-        self._passes: set[Pass] = set()
+        self._passes: dict[Pass, None] = {}
+        """What is in flight, the oldest first."""
         self._left_at = 0.0
+        self._away_since = 0.0
+        self._lost_all = False
+        """Whether the outage took what was in flight."""
 
-    async def enter(self) -> Pass:
+    async def enter(self, losses: int = 0, *, new: bool = False) -> Pass:
         """Wait for one's turn. Every Pass must come back, by one of the methods below.
+
+        Args:
+            losses: at how many losses of all that was in flight the line was among it.
+            new: it is the first try of its line.
 
         Raises:
             Stopping: the worker leaves.
         """
-        if self._open and not self._waiting and self.in_flight < self.limit.limit:
+        if self._free and not self._waiting and not losses and self.in_flight < self.limit.limit:
             admitted = self._admit(trial=False)
         else:
-            admitted = await self._turn()
+            admitted = await self._turn(losses, new)
         admitted.task = asyncio.current_task()
-        self._passes.add(admitted)
         return admitted
 
-    async def _turn(self) -> Pass:
+    async def _turn(self, losses: int, new: bool) -> Pass:
         if self._stopped:
             raise Stopping
         future: asyncio.Future[Pass] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        self.let_in()
+        self._waiting.append((future, losses))
+        self._newcomers += new
         try:
+            self.let_in()
             return await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
                 self.gave_up(future.result())
             raise
+        finally:
+            self._newcomers -= new
 
     def _admit(self, *, trial: bool) -> Pass:
         now = self.clock()
@@ -111,13 +136,17 @@ class Gate:
             self.availability.sent(now)
         if trial:
             self.availability.trial_began()
-        return Pass(now, trial)
+        admitted = Pass(now, trial)
+        self._passes[admitted] = None
+        return admitted
 
     def answered(self, admitted: Pass, signal: Signal) -> None:
         """A try got a real answer."""
         now = self.clock()
         self.availability.answered(now, admitted.began)
         self._leave(admitted, now, signal)
+        if self._unsettled:
+            self._settle_all()
 
     def failed(self, admitted: Pass, verdict: Retry, *, line: str, clean: bool) -> None:
         """A try is to be done again. `clean`: its line has no charge yet."""
@@ -126,8 +155,17 @@ class Gate:
             verdict.kind, line, verdict.cause, admitted.began, clean, verdict.heard, verdict.after
         )
         self.availability.failed(now, admitted.failure)
+        if verdict.kind is Kind.BROKEN_OFF:
+            admitted.loss = self._lose(now)
         self.attention.set()
         self._leave(admitted, now, Signal.OVERLOAD if verdict.overload else Signal.OTHER)
+
+    def _lose(self, now: float) -> Loss:
+        if now - self._loss.at > LOSS_SECONDS or self.availability.answered_since(self._loss.at):
+            self._loss = Loss(now, self.in_flight)
+        self._loss.at = now
+        self._loss.tries += 1
+        return self._loss
 
     def gave_up(self, admitted: Pass) -> None:
         """A try was ended from outside; nothing is known of it."""
@@ -138,40 +176,79 @@ class Gate:
             self.limit.finished(now, now - admitted.began, self.in_flight, signal)
         admitted.ended = now
         self.in_flight -= 1
-        self._passes.discard(admitted)
+        self._passes.pop(admitted, None)
         if admitted.trial:
             self.availability.trial_ended(now)
             self.attention.set()
-        if signal is not Signal.SUCCESS or not self._open:
+        if signal is not Signal.SUCCESS or not self._free:
+            self._suspects.pop(admitted, None)
             self.update()
+            if self._unsettled:
+                self._settle_all()
         elif self._waiting:
             self.let_in()
 
-    def charges(self, admitted: Pass) -> bool:
-        """Whether the failure of a try counts against its line: see Availability.charges."""
-        assert admitted.failure is not None
-        charged = self.availability.charges(
-            self.clock(),
-            admitted.failure,
-            ended=admitted.ended,
-            in_flight=self.in_flight,
-            untried=self.has_untried(),
-        )
-        self.attention.set()
-        self.update()
+    async def charges(self, admitted: Pass) -> bool:
+        """Whether the failure of a try counts against its line: see Availability.settles. Waits until that can be told.
+
+        Raises:
+            Stopping: the worker leaves before.
+        """
+        while (charged := self._settle(admitted)) is None:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._unsettled.append(future)
+            await self.unless_stopped(future)
         return charged
+
+    def _settle(self, admitted: Pass) -> bool | None:
+        oldest = next(iter(self._passes), None)
+        began = oldest.began if oldest else math.inf
+        charged = self.availability.settles(self.clock(), admitted.failure, ended=admitted.ended, oldest=began)
+        if charged is not True:
+            self.attention.set()
+            self.update()
+        return charged
+
+    def _settle_all(self) -> None:
+        """Let all look again that wait to be told at whose expense they failed."""
+        futures, self._unsettled = self._unsettled, []
+        for future in futures:
+            if not future.done():
+                future.set_result(None)
+
+    def probed(self, *, drop: bool, trials: bool) -> None:
+        """A probe has ended. `drop`: what is in flight is lost; `trials`: those too."""
+        self.update()
+        if drop:
+            self.drop_in_flight(trials=trials)
+        self._settle_all()
+
+    def forget(self, line: str) -> None:
+        """A line that had failed before has its outcome."""
+        self.availability.forget(line)
+
+    def broke_all(self, admitted: Pass) -> bool:
+        """Whether a try's connection broke with all others. To be asked late, after the pause that follows."""
+        return admitted.loss.is_total
+
+    def broke_alone(self, admitted: Pass, since: float) -> bool:
+        """Whether a try broke its connection with nothing else in flight, though the server worked after `since`.
+
+        Trials of a server that answers nobody tell nothing, as long as there are others to try.
+        """
+        if not admitted.loss.is_of_one or not self.availability.worked_since(since):
+            return False
+        away = self.availability.away
+        return away is None or away.cause is not Cause.ERRORS or not self.availability.has_untried()
 
     def others_answered_during(self, admitted: Pass) -> bool:
         """Whether other lines were answered since a try began."""
         return self.availability.answered_since(admitted.began)
 
-    def others_answered_after(self, admitted: Pass) -> bool:
-        """Whether other lines were answered since a try ended."""
-        return self.availability.answered_since(admitted.ended)
-
-    def is_out_of_patience(self) -> bool:
-        """See Availability.is_out_of_patience."""
-        return self.availability.is_out_of_patience(self.clock())
+    def others_answered_since(self, moment: float, *, sent_since: bool = False) -> bool:
+        """Whether other lines were answered after a moment, and, with `sent_since`, sent after it too."""
+        known = self.availability
+        return known.answered_sent_since(moment) if sent_since else known.answered_since(moment)
 
     def loaded(self, load: ServerLoad) -> None:
         """The server's metrics have been read."""
@@ -183,21 +260,36 @@ class Gate:
         now = self.clock()
         self._note_away(now)
         self._open = not self._stopped and self.availability.is_open(now)
+        self._free = self._open and not self._suspects
         self.let_in()
+        if self._unsettled and self.availability.away is not None:
+            self._settle_all()
 
     def let_in(self) -> None:
         """Let in as many as may come in."""
         while self._waiting and (trial := self._next_is_trial()) is not None:
-            future = self._waiting.popleft()
-            if not future.done():
-                future.set_result(self._admit(trial=trial))
+            future, losses = self._waiting.popleft()
+            if future.done():
+                continue
+            admitted = self._admit(trial=trial)
+            if losses:
+                self._suspects[admitted] = company(self.limit.limit, losses)
+                self._free = False
+            future.set_result(admitted)
 
     def _next_is_trial(self) -> bool | None:
         """Whether who comes next does so for a trial; None: nobody may."""
         if self._open:
-            return False if self.in_flight < self.limit.limit else None
+            return False if self.in_flight < self._room_for_next() else None
         wanted = not self._stopped and self.availability.wants_trial(self.clock())
         return True if wanted else None
+
+    def _room_for_next(self) -> int:
+        limit = self.limit.limit
+        losses = self._waiting[0][1]
+        if losses or self._suspects:
+            return min(company(limit, losses), *self._suspects.values(), limit)
+        return limit
 
     def _note_away(self, now: float) -> None:
         away = self.availability.away
@@ -205,21 +297,31 @@ class Gate:
             seconds = now - self._left_at
             self.outage = None
             logger.info("the model server is back after %.1f s", seconds)
-            if seconds >= OUTAGE_SECONDS:
+            if self._lost_all and seconds >= OUTAGE_SECONDS:
                 self.limit.restart(now)
+            self._lost_all = False
         elif away is not None and (away.cause is not Cause.ERRORS or now - away.since >= ERRORS_SECONDS):
             if self.outage is None:
                 self._left_at = away.since
-                since = datetime.now(UTC) - timedelta(seconds=now - away.since)
+                self._lost_all = self._loss.is_total and self._loss.at >= away.since - LOSS_SECONDS
                 logger.warning("the model server is away (%s): %s", away.reason, away.message)
+            self._lost_all |= away.cause is Cause.PROBE
+            if self.outage is None or self._away_since != away.since:
+                self._away_since = away.since
+                since = datetime.now(UTC) - timedelta(seconds=now - away.since)
             else:
                 since = self.outage.since
             self.outage = Outage(away.reason, away.message, since)
 
-    def drop_in_flight(self) -> None:
-        """End every try that is in flight: the server is gone, and nothing will come of them."""
+    def drop_in_flight(self, *, trials: bool = True) -> None:
+        """End every try that is in flight, trials too or not: the server is gone, and nothing will come of them.
+
+        One whose answer has just come in is left to take it.
+        """
         for admitted in self._passes:
-            if admitted.task is not None and not admitted.dropped:
+            if admitted.dropped or (admitted.trial and not trials):
+                continue
+            if admitted.task is not None and not _has_news(admitted.task):
                 admitted.dropped = True
                 admitted.task.cancel()
 
@@ -244,9 +346,17 @@ class Gate:
     def stop(self) -> None:
         """Let nobody in any more: who waits gets Stopping."""
         self._stopped = True
-        self._open = False
-        for future in (*self._waiting, *self._watched):
+        self._open = self._free = False
+        for future in (*(future for future, _ in self._waiting), *self._watched):
             if not future.done():
                 future.set_exception(Stopping())
         self._waiting.clear()
         self.attention.set()
+
+
+def _has_news(task: asyncio.Task[object]) -> bool:
+    """Whether a task is about to go on, since what it waits for has come. Asyncio tells so by nothing but a private
+    attribute; without it a task counts as one that waits.
+    """
+    waits_for = getattr(task, "_fut_waiter", task)
+    return waits_for is None or (waits_for is not task and waits_for.done())

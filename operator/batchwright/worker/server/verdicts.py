@@ -203,10 +203,14 @@ def retry_after(value: str | None, now: datetime) -> float | None:
     return min(max(seconds, 0.0), RETRY_AFTER_LIMIT_SECONDS)
 
 
-def record_tries(outcome: Outcome, tries: int, charged: int) -> Outcome:
-    """Say in an error how often it was tried, where that was more than once, and how many of these tries count."""
+def record_tries(outcome: Outcome, tries: int, charged: int, broke: int = 0) -> Outcome:
+    """Say in an error how often it was tried, where that was more than once, and how many of these tries count.
+
+    `broke`: tries that are held against the line since they broke the connection while the server worked.
+    """
     if isinstance(outcome, Answered) or tries <= 1:
         return outcome
-    spared = tries - charged
+    spared = tries - charged - broke
     counted = f", {spared} of them at the expense of the server, which was away or busy" if spared else ""
-    return Failed(outcome.code, f"{outcome.message} Tried {tries} times{counted}.")
+    breaking = f" {broke} of them broke the connection to a server that answered others." if broke else ""
+    return Failed(outcome.code, f"{outcome.message} Tried {tries} times{counted}.{breaking}")

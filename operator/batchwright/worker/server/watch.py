@@ -1,6 +1,7 @@
 """The task that looks after a model server: probes it when requests give reason to, and finds its return."""
 
 import asyncio
+import math
 from collections.abc import Mapping
 from typing import Final, Protocol
 
@@ -36,6 +37,8 @@ class Watch:
         self._api_key = api_key
         self._model = model
         self._askers: list[asyncio.Future[Listing]] = []
+        self._ask_from = -math.inf
+        """When the models may be asked for next."""
         self._key: Mapping[str, str] = {}
 
     async def run(self) -> None:
@@ -50,7 +53,7 @@ class Watch:
             self._gate.update()
             self._gate.attention.clear()
             step = self._availability.step(self._gate.clock(), self._gate.in_flight)
-            if step is Step.ASK_MODELS or self._askers:
+            if step is Step.ASK_MODELS or (self._askers and self._gate.clock() >= self._ask_from):
                 await self._ask_models()
             elif step is Step.PROBE:
                 await self._probe()
@@ -69,6 +72,8 @@ class Watch:
     async def _pause(self) -> None:
         now = self._gate.clock()
         next_at = self._availability.next_at(now, self._gate.in_flight)
+        if self._askers:
+            next_at = min(next_at, self._ask_from)
         try:
             async with asyncio.timeout(min(max(next_at - now, 0.0), _LOOK_SECONDS)):
                 await self._gate.attention.wait()
@@ -78,8 +83,9 @@ class Watch:
     async def _probe(self) -> None:
         began = self._gate.clock()
         health, cause = await self._ask_health()
-        if self._availability.probed(self._gate.clock(), health, began=began, cause=cause):
-            self._gate.drop_in_flight()
+        drop = self._availability.probed(self._gate.clock(), health, began=began, cause=cause)
+        # A server whose probe is answered may answer a trial too, whatever the probe says.
+        self._gate.probed(drop=drop, trials=health is not Health.ERRING)
 
     async def _ask_health(self) -> tuple[Health, str]:
         seconds = self._availability.times.probe_timeout
@@ -90,11 +96,11 @@ class Watch:
         except TransportError as error:
             return Health.GONE, f"{HEALTH_PATH}: {error}."
         if answer.status >= _SERVER_ERRORS:
-            return Health.GONE, f"{HEALTH_PATH} answered {answer.status}."
+            return Health.ERRING, f"{HEALTH_PATH} answered {answer.status}."
         return Health.ALIVE, ""
 
     async def ask_models(self) -> Listing:
-        """See ModelList. Many that ask at once cost one request."""
+        """See ModelList. Many that ask at once cost one request, and there is one a second at most."""
         future: asyncio.Future[Listing] = asyncio.get_running_loop().create_future()
         self._askers.append(future)
         self._gate.attention.set()
@@ -105,7 +111,8 @@ class Watch:
         seconds = self._availability.times.probe_timeout
         results = await self._transport.get_each(MODELS_PATH, headers=self._api_key.headers(), timeout=seconds)
         listing, cause = listing_of(results, self._model)
-        self._availability.models_asked(self._gate.clock(), listing, cause=cause)
+        self._ask_from = self._gate.clock() + self._availability.times.probe_again
+        self._availability.models_asked(self._gate.clock(), listing, cause=cause, in_flight=self._gate.in_flight)
         self._gate.update()
         for future in askers:
             if not future.done():

@@ -64,7 +64,7 @@ class ScriptedTransport:
         self._delay = delay
         self.arrived = Counter[str]()
         self.in_flight = 0
-        self.health = answer()
+        self.health: Answer | TransportError = answer()
         self._released = asyncio.Event()
 
     async def post(
@@ -104,6 +104,8 @@ class ScriptedTransport:
         raise NotImplementedError
 
     async def probe(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
+        if isinstance(self.health, TransportError):
+            raise self.health
         return self.health
 
     async def close(self) -> None:

@@ -154,7 +154,7 @@ class TestWorkers:
             await self.kill(work, attempt, ScriptedTransport(hold_all))
         for attempt in ("away 1", "away 2"):
             transport = ScriptedTransport(lambda custom_id: ConnectFailed("refused"))
-            transport.health = answer(503)
+            transport.health = ConnectFailed("refused")
             async with killed_at_the_end(work, work.runner(transport, attempt, times=IMPATIENT)):
                 await until(lambda attempt=attempt: left(work) == attempt)
         await self.kill(work, "3", ScriptedTransport(hold_all))
@@ -165,7 +165,7 @@ class TestWorkers:
     async def test_kills_after_the_server_is_back_are_counted(self, work: Work) -> None:
         for attempt in ("1", "2", "3"):
             transport = ScriptedTransport(lambda custom_id: ConnectFailed("refused"))
-            transport.health = answer(503)
+            transport.health = ConnectFailed("refused")
             async with killed_at_the_end(work, work.runner(transport, attempt, times=IMPATIENT)):
                 await until(lambda attempt=attempt: left(work) == attempt)
                 transport.respond, transport.health = hold_all, answer()

@@ -90,16 +90,16 @@ async def test_the_gate_knows_whether_lines_are_left_that_were_never_sent(tmp_pa
     transport = ScriptedTransport(lambda custom_id: None if custom_id in ("id-0", "id-4", "id-5") else answer())
     worker = work.runner(transport)
     gate = worker._sender.gate
-    assert not gate.has_untried()
+    assert gate.availability.has_untried(), "shards have yet to be claimed"
     transport.respond, respond = hold_all, transport.respond
     async with running(worker) as task:
         await until(lambda: transport.in_flight == 3)
         await settle()
-        assert gate.has_untried()
+        assert gate.availability.has_untried()
         transport.respond = respond
         transport.release()
         await until(lambda: transport.arrived.total() == 6)
-        assert not gate.has_untried()
+        assert not gate.availability.has_untried()
         await task
 
 

@@ -95,7 +95,7 @@ class TestStop:
         transport = ScriptedTransport(lambda custom_id: answer(503))
         worker = work.runner(transport)
         async with running(worker) as task:
-            await until(lambda: len(transport.arrived) == 4)
+            await until(lambda: len(transport.arrived) == 8)
             worker.stop()
             await task
         assert work.segment_ids() == []
@@ -299,7 +299,7 @@ class TestServerAway:
         async with running(worker) as task:
             await until(lambda: transport.in_flight == 4)
             worker.stop()
-            transport.health = answer(503)
+            transport.health = ConnectFailed("refused")
             async with asyncio.timeout(5):
                 await task
         assert work.segment_ids() == []

@@ -21,11 +21,12 @@ from batchwright.worker.run.sender import (
     backoff,
 )
 from batchwright.worker.run.stopping import Stopping, sleep_unless
-from batchwright.worker.server.availability import Availability
+from batchwright.worker.server.availability import Availability, WatchTimes
 from batchwright.worker.server.concurrency import FixedLimit
 from batchwright.worker.server.gate import Gate
 from batchwright.worker.server.models import Listing
 from batchwright.worker.server.verdicts import Answered, Failed, Outcome
+from batchwright.worker.server.watch import Watch
 from batchwright.worker.transport.errors import AnswerTimeout, ConnectFailed, ConnectionLost, TransportError
 from batchwright.worker.transport.protocol import Answer
 
@@ -55,7 +56,7 @@ class Bench:
     listings: Iterator[Listing] = field(default_factory=lambda: iter(()))
     sent: list[tuple[str, bytes, Mapping[str, str], float]] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)
-    gate: Gate = field(default_factory=lambda: Gate(Availability(), FixedLimit(8)))
+    gate: Gate = field(default_factory=lambda: Gate(Availability(WatchTimes(probe_again=0.0)), FixedLimit(8)))
 
     async def post(
         self,
@@ -86,7 +87,7 @@ class Bench:
         raise NotImplementedError
 
     async def probe(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
-        raise NotImplementedError
+        return Answer(200, {}, b"")
 
     async def close(self) -> None:
         pass
@@ -101,13 +102,22 @@ class Bench:
     async def send(self) -> Outcome:
         policy = RequestPolicy(timedelta(seconds=7), self.retries, 1)
         sender = Sender(self, policy, ApiKey(self.key), self.gate, self, chance=lambda: self.chance, sleep=self.sleep)
-        async with asyncio.timeout(10):
-            return await sender.send("/v1/x", b"body", "line-7")
+        watching = asyncio.create_task(Watch(self, self.gate, ApiKey(self.key), "m").run())
+        try:
+            async with asyncio.timeout(10):
+                return await sender.send("/v1/x", b"body", "line-7")
+        finally:
+            watching.cancel()
 
 
 def another_line_is_answered(bench: Bench) -> None:
     now = bench.gate.clock()
     bench.gate.availability.answered(now, now)
+    bench.gate.update()
+
+
+def an_older_line_is_answered(bench: Bench) -> None:
+    bench.gate.availability.answered(bench.gate.clock(), 0.0)
     bench.gate.update()
 
 
@@ -146,7 +156,7 @@ async def test_a_line_that_breaks_its_connection_again_and_again_while_others_ar
     outcome = await bench.send()
     assert len(bench.sent) == MAX_BROKEN_TRIES
     assert outcome == Failed(
-        "connection_error", "broke. Tried 10 times, 10 of them at the expense of the server, which was away or busy."
+        "connection_error", "broke. Tried 10 times. 10 of them broke the connection to a server that answered others."
     )
 
 
@@ -253,6 +263,19 @@ class TestForbidden:
         assert await status_of(bench) == 403
         assert len(bench.sent) == 2
 
+    @pytest.mark.parametrize("listing", [Listing.REFUSED, Listing.UNREACHABLE])
+    async def test_others_are_answered_and_the_models_are_not_to_be_had(self, listing: Listing) -> None:
+        bench = Bench(iter([FORBIDDEN]), listings=iter([listing]), meanwhile=another_line_is_answered)
+        assert await status_of(bench) == 403
+
+    @pytest.mark.parametrize("listing", [Listing.REFUSED, Listing.UNREACHABLE])
+    async def test_an_answer_to_what_was_sent_before_tells_nothing_of_the_key(self, listing: Listing) -> None:
+        bench = Bench(
+            iter([FORBIDDEN, FORBIDDEN, OK]), listings=iter([listing] * 2), meanwhile=an_older_line_is_answered
+        )
+        assert await status_of(bench) == 200
+        assert bench.pauses == [0.25, 0.5]
+
 
 class TestModelMissing:
     @pytest.mark.parametrize("listing", [Listing.LISTED, Listing.NO_LIST])
@@ -264,6 +287,20 @@ class TestModelMissing:
     @pytest.mark.parametrize("listing", [Listing.UNLISTED, Listing.UNREACHABLE, Listing.REFUSED])
     async def test_otherwise_it_is_not_the_line_s_fault(self, listing: Listing) -> None:
         bench = Bench(iter([*[NO_MODEL] * 5, OK]), retries=0, listings=iter([listing] * 5))
+        assert await status_of(bench) == 200
+        assert len(bench.pauses) == 5
+
+    @pytest.mark.parametrize("listing", [Listing.UNREACHABLE, Listing.REFUSED])
+    async def test_others_are_answered_and_the_models_are_not_to_be_had(self, listing: Listing) -> None:
+        bench = Bench(iter([NO_MODEL]), listings=iter([listing]), meanwhile=another_line_is_answered)
+        assert await status_of(bench) == 404
+
+    async def test_one_of_several_replicas_without_the_model_is_waited_for(self) -> None:
+        bench = Bench(
+            iter([NO_MODEL, NO_MODEL, OK]),
+            listings=iter([Listing.UNLISTED] * 2),
+            meanwhile=another_line_is_answered,
+        )
         assert await status_of(bench) == 200
 
 

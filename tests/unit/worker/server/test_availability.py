@@ -1,5 +1,6 @@
 """Whether the server is there, as tables of events over time. The clock is a number."""
 
+import math
 from dataclasses import dataclass, field
 
 import pytest
@@ -47,10 +48,31 @@ class Server:
         self.now += took
         return self.availability.probed(self.now, health, began=self.now - took, cause="the probe failed")
 
-    def charges(self, failure: Failure, *, pause: float = 0.5, in_flight: int = 0, untried: bool = False) -> bool:
-        ended = self.now
+    def charges(
+        self,
+        failure: Failure,
+        *,
+        pause: float = 0.5,
+        ended: float | None = None,
+        untried: bool = False,
+        health: Health = Health.ALIVE,
+    ) -> bool:
+        """What is settled after the pause, once nothing is in flight any more, and after the probes that it takes."""
+        ended = self.now if ended is None else ended
         self.now += pause
-        return self.availability.charges(self.now, failure, ended=ended, in_flight=in_flight, untried=untried)
+        self.availability.has_untried = lambda: untried
+        for _ in range(3):
+            settled = self.availability.settles(self.now, failure, ended=ended, oldest=math.inf)
+            if settled is not None:
+                return settled
+            assert self.availability.next_at(self.now, 0) < float("inf")
+            self.wait(max(self.availability.next_at(self.now, 0) - self.now, 0.0))
+            assert self.step(in_flight=0) is Step.PROBE
+            self.probed(health)
+        raise AssertionError("two probes settle it")
+
+    def is_open_question(self, failure: Failure, *, ended: float, oldest: float) -> bool:
+        return self.availability.settles(self.now, failure, ended=ended, oldest=oldest) is None
 
     @property
     def cause(self) -> Cause | None:
@@ -82,8 +104,10 @@ class Server:
 
 
 class TestProbes:
-    def test_a_healthy_server_is_not_probed(self) -> None:
+    def test_a_healthy_server_is_not_probed_but_for_once(self) -> None:
         server = Server()
+        server.answered()
+        server.probed(Health.ALIVE)
         server.answered()
         assert server.step() is None
 
@@ -95,6 +119,7 @@ class TestProbes:
 
     def test_none_follows_where_others_were_answered_meanwhile(self) -> None:
         server = Server()
+        server.probed(Health.ALIVE)
         server.answered()
         server.availability.failed(server.now, Failure(Kind.UNAVAILABLE, "a", "", server.now - 1))
         assert server.step() is None
@@ -226,8 +251,68 @@ class TestErrors:
         first, second = server.failed(Kind.CHARGED, "a"), server.failed(Kind.CHARGED, "b")
         ended = server.now
         server.answered()
-        assert server.availability.charges(server.now, first, ended=ended, in_flight=0, untried=True)
-        assert server.availability.charges(server.now, second, ended=ended, in_flight=0, untried=True)
+        assert server.charges(first, ended=ended, untried=True)
+        assert server.charges(second, ended=ended, untried=True)
+
+    def test_however_late_that_is(self) -> None:
+        server = Server()
+        server.answered()
+        began = server.now
+        failures = [server.failed(Kind.CHARGED, f"line-{number}") for number in range(40)]
+        ended = server.now
+        for _ in range(60):
+            server.wait(10.0)
+            assert all(server.is_open_question(failure, ended=ended, oldest=began) for failure in failures)
+        server.answered(took=601.0)
+        assert all(server.charges(failure, ended=ended, untried=True) for failure in failures)
+        assert server.cause is None
+
+    @pytest.mark.parametrize("untried", [False, True])
+    def test_what_was_sent_later_is_waited_for_where_others_have_yet_to_be_tried(self, untried: bool) -> None:
+        server = Server()
+        failure = server.failed(Kind.CHARGED, "a")
+        ended = server.now
+        server.wait(1.0)
+        server.probed(Health.ALIVE)
+        server.availability.has_untried = lambda: untried
+        assert server.is_open_question(failure, ended=ended, oldest=ended + 0.5) is untried
+
+    def test_it_is_not_settled_before_a_probe_that_began_after_it(self) -> None:
+        server = Server()
+        server.probed(Health.ALIVE)
+        failure = server.failed(Kind.CHARGED)
+        ended = server.now
+        assert server.is_open_question(failure, ended=ended, oldest=math.inf)
+        server.wait(1.0)
+        assert server.step(in_flight=0) is Step.PROBE
+        server.probed(Health.ALIVE)
+        assert server.charges(failure, ended=ended)
+
+    @pytest.mark.parametrize("health", [Health.GONE, Health.ERRING, Health.LATE])
+    def test_a_probe_that_fails_makes_it_an_outage(self, health: Health) -> None:
+        server = Server()
+        server.probed(Health.ALIVE)
+        assert not server.charges(server.failed(Kind.CHARGED), health=health)
+        assert server.cause is Cause.PROBE
+
+    def test_what_an_outage_that_has_ended_took_is_not_charged(self) -> None:
+        server = Server()
+        before = server.failed(Kind.CHARGED, "before")
+        ended = server.now
+        server.gone()
+        during = server.failed(Kind.CHARGED, "during")
+        server.wait(5.0)
+        server.probed(Health.ALIVE)
+        server.wait(60.0)
+        server.answered()
+        assert not server.charges(before, ended=ended)
+        assert not server.charges(during, ended=ended)
+
+    def test_a_line_that_has_its_outcome_is_no_longer_one_that_fails(self) -> None:
+        server = Server()
+        server.failed(Kind.CHARGED, "a")
+        server.availability.forget("a")
+        assert server.charges(server.failed(Kind.CHARGED, "b"), untried=True)
 
     def test_of_a_server_that_breaks_down_some_were_just_answered(self) -> None:
         server = Server()
@@ -264,21 +349,7 @@ class TestErrors:
             ended = server.now
             server.wait(0.2)
             for failure in failures:
-                assert server.availability.charges(server.now, failure, ended=ended, in_flight=0, untried=False)
-
-    def test_the_first_of_many_that_wait_in_silence_is_spared_once(self) -> None:
-        server = Server()
-        server.availability.sent(server.now)
-        failure = server.failed(Kind.CHARGED, took=180.0, heard=False)
-        assert not server.charges(failure, in_flight=7)
-        assert server.cause is None
-        assert server.charges(failure, in_flight=7)
-
-    def test_a_server_that_says_something_is_not_silent(self) -> None:
-        server = Server()
-        server.availability.sent(server.now)
-        server.wait(60.0)
-        assert server.charges(server.failed(Kind.CHARGED), in_flight=7)
+                assert server.charges(failure, ended=ended, pause=0.0)
 
     @pytest.mark.parametrize("kind", [Kind.UNAVAILABLE, Kind.BROKEN_OFF])
     def test_tries_that_find_it_unavailable_though_a_probe_finds_it_alive(self, kind: Kind) -> None:
@@ -323,32 +394,138 @@ class TestErrors:
         server.probed(Health.ALIVE)
         assert server.cause is Cause.ERRORS
 
-    def test_probes_that_fail_make_it_gone_since_the_same_moment(self) -> None:
+    def test_probes_that_fail_make_it_gone_since_then(self) -> None:
         server = Server().erring()
-        before = server.availability.away
+        server.wait(10.0)
         server.gone()
-        assert before is not None
         assert server.availability.away is not None
-        assert server.availability.away.since == before.since
+        assert server.availability.away.since == server.now
 
     def test_a_trial_that_is_due_and_that_nobody_takes_is_nothing_to_wake_up_for(self) -> None:
         server = Server().erring()
         server.wait(5.0)
         assert server.availability.wants_trial(server.now)
+        server.availability.has_untried = lambda: True
         assert server.availability.next_at(server.now, 0) == float("inf")
 
-    def test_after_ten_minutes_of_it_lines_are_charged_again(self) -> None:
-        server = Server().erring()
-        server.wait(590.0)
-        assert not server.charges(server.failed(Kind.CHARGED, "c"))
-        server.wait(20.0)
-        assert server.charges(server.failed(Kind.CHARGED, "c"))
-        assert server.availability.is_out_of_patience(server.now)
 
-    def test_no_other_outage_wears_its_patience_out(self) -> None:
-        server = Server().gone()
+class TestPatience:
+    """Two lines are left, and both fail for ever, on a server whose probe is fine."""
+
+    def waited(self, seconds: float, *, untried: bool = False) -> Server:
+        server = Server().erring()
+        server.availability.has_untried = lambda: untried
+        server.wait(seconds)
+        return server
+
+    def test_after_two_minutes_and_a_probe_that_is_fine_it_opens_and_they_are_charged(self) -> None:
+        server = self.waited(110.0)
+        assert server.step(in_flight=0) is None
+        at = server.availability.next_at(server.now, 0)
+        assert at - server.now < 11.0
+        server.wait(10.0)
+        assert server.step(in_flight=0) is Step.PROBE
+        server.probed(Health.ALIVE)
+        assert server.is_open
+        for line in ("a", "b", "a", "b"):
+            assert server.charges(server.failed(Kind.CHARGED, line))
+
+    def test_what_failed_before_is_not(self) -> None:
+        server = self.waited(120.0)
+        failure = Failure(Kind.CHARGED, "a", "", server.now - 60.0)
+        server.probed(Health.ALIVE)
+        server.availability.failed(server.now, failure)
+        assert not server.charges(failure)
+
+    def test_it_ends_with_the_next_answer(self) -> None:
+        server = self.waited(120.0)
+        server.probed(Health.ALIVE)
+        server.answered()
+        server.wait(10.0)
+        server.failed(Kind.CHARGED, "a")
+        assert not server.charges(server.failed(Kind.CHARGED, "b"))
+
+    @pytest.mark.parametrize("health", [Health.GONE, Health.ERRING])
+    def test_not_while_the_probe_fails(self, health: Health) -> None:
+        server = Server()
+        server.probed(Health.ALIVE)
+        server.erring()
+        server.wait(120.0)
+        server.probed(health)
+        server.wait(1.0)
+        server.probed(health)
+        assert server.cause is Cause.PROBE
+
+    def test_never_while_there_are_others_to_try(self) -> None:
+        server = self.waited(36_000.0, untried=True)
+        server.probed(Health.ALIVE)
+        assert not server.is_open
+        assert server.step(in_flight=0) is None
+        assert not server.charges(server.failed(Kind.CHARGED, "c"), untried=True)
+
+    def test_not_where_the_server_is_unavailable_for_every_line(self) -> None:
+        server = Server()
+        server.failed(Kind.UNAVAILABLE)
+        server.probed(Health.ALIVE)
+        for _ in range(3):
+            server.failed(Kind.UNAVAILABLE)
+        assert server.cause is Cause.ERRORS
         server.wait(3600.0)
-        assert not server.availability.is_out_of_patience(server.now)
+        server.probed(Health.ALIVE)
+        assert not server.is_open
+
+
+class TestHealthThatErrs:
+    """/health answers 5xx: a server that is broken, or a gateway that doesn't know the path."""
+
+    def test_where_it_never_was_better_it_tells_nothing(self) -> None:
+        server = Server()
+        server.availability.sent(server.now)
+        for _ in range(5):
+            server.wait(5.0)
+            assert not server.probed(Health.ERRING)
+        assert server.is_open
+
+    def test_requests_that_fail_too_make_it_an_outage_with_trials(self) -> None:
+        server = Server()
+        server.failed(Kind.UNAVAILABLE)
+        assert not server.probed(Health.ERRING)
+        for _ in range(3):
+            server.failed(Kind.UNAVAILABLE)
+        assert server.cause is Cause.ERRORS
+
+    def test_it_is_compared_once_with_requests_that_are_answered(self) -> None:
+        server = Server()
+        server.answered()
+        assert server.step() is Step.PROBE
+        server.probed(Health.ALIVE)
+        server.answered()
+        assert server.step() is None
+
+    def test_where_it_was_better_two_mean_an_outage_with_polls_and_trials(self) -> None:
+        server = Server()
+        server.probed(Health.ALIVE)
+        server.wait(1.0)
+        server.probed(Health.ERRING)
+        server.wait(1.0)
+        assert server.probed(Health.ERRING), "what is in flight is dropped"
+        assert server.cause is Cause.PROBE
+        assert not server.availability.wants_trial(server.now)
+        server.wait(1.0)
+        assert server.availability.wants_trial(server.now)
+        assert server.step() is Step.PROBE
+
+    def test_a_trial_that_is_answered_shows_that_it_tells_nothing(self) -> None:
+        server = Server()
+        for health in (Health.ALIVE, Health.ERRING, Health.ERRING):
+            server.probed(health)
+        server.wait(1.0)
+        server.answered()
+        assert server.is_open
+        for _ in range(3):
+            server.wait(5.0)
+            assert not server.probed(Health.ERRING)
+        assert server.is_open
 
 
 class TestKey:
@@ -388,6 +565,13 @@ class TestKey:
         server = Server()
         server.availability.models_asked(server.now, Listing.REFUSED, cause="401")
         assert server.cause is Cause.KEY
+
+    def test_the_models_of_a_line_that_is_forbidden_close_nothing_while_others_are_answered(self) -> None:
+        server = Server()
+        failure = server.failed(Kind.FORBIDDEN)
+        server.availability.answered(server.now, failure.began)
+        server.availability.models_asked(server.now, Listing.REFUSED, cause="403")
+        assert server.is_open
 
 
 class TestModel:
@@ -442,6 +626,36 @@ class TestPacing:
 
     def test_a_server_that_says_nothing_of_time_is_not_waited_for(self) -> None:
         server = Server()
+        server.failed(Kind.PACED)
+        assert server.is_open
+
+    def test_nothing_else_for_a_minute_is_an_outage_since_its_beginning(self) -> None:
+        server = Server()
+        server.failed(Kind.PACED)
+        began = server.now
+        server.wait(58.0)
+        server.failed(Kind.PACED)
+        assert server.is_open
+        server.wait(2.0)
+        server.failed(Kind.PACED, after=20.0)
+        away = server.availability.away
+        assert away is not None
+        assert (away.reason, away.since) == (Reason.SERVER_AWAY, began)
+        assert away.message == "PACED. It asks for patience, and answers nothing else."
+        server.wait(19.0)
+        assert not server.availability.wants_trial(server.now), "a trial waits as long as the server asks for"
+        assert server.availability.next_at(server.now, 0) == pytest.approx(server.now + 1.0)
+        server.wait(1.0)
+        assert server.availability.wants_trial(server.now)
+        server.answered()
+        assert server.is_open
+
+    def test_an_answer_in_that_minute_begins_another(self) -> None:
+        server = Server()
+        server.failed(Kind.PACED)
+        server.wait(50.0)
+        server.answered()
+        server.wait(50.0)
         server.failed(Kind.PACED)
         assert server.is_open
 
@@ -520,12 +734,14 @@ class TestLaws:
             failure = server.failed(Kind.CHARGED, str(line), took=took, clean=clean)
             charged = server.charges(failure, pause=0.1, untried=True)
             if line != first:
-                assert not charged or server.availability.is_out_of_patience(server.now)
+                assert not charged
 
     @given(st.lists(EVENTS, max_size=30))
     def test_a_line_is_charged_when_another_one_is_answered_after_it(self, history: list[tuple[object, ...]]) -> None:
         server = self.after(history)
         failure = server.failed(Kind.CHARGED, "mine")
         ended = server.now
+        changed = server.availability.away is not None
         server.answered(took=0.01)
-        assert server.availability.charges(server.now, failure, ended=ended, in_flight=3, untried=True)
+        settled = server.availability.settles(server.now, failure, ended=ended, oldest=0.0)
+        assert settled is not changed, "but for an outage"

@@ -2,9 +2,11 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import pytest
 
+from batchwright.api.conditions import Reason
 from batchwright.worker.run.stopping import Stopping
 from batchwright.worker.server.availability import Availability, Health
 from batchwright.worker.server.concurrency import FixedLimit, ServerLoad, Signal
@@ -12,6 +14,7 @@ from batchwright.worker.server.gate import Gate, Pass
 from batchwright.worker.server.models import Listing
 from batchwright.worker.server.verdicts import Failed, Kind, Retry
 
+BROKE_OFF = Retry(Kind.BROKEN_OFF, Failed("x", "broke."))
 REFUSED_KEY = Retry(Kind.UNAUTHORIZED, Failed("x", "The server answered 401."))
 
 
@@ -162,7 +165,7 @@ class TestAway:
         await settle()
         assert passed(tasks) == [True, True]
         assert gate.outage is None
-        assert limit.restarts == 1
+        assert limit.restarts == 0, "the server may have the load that it had"
 
     async def test_a_trial_that_fails_leaves_it_closed(self, gate: Gate, clock: Clock) -> None:
         leave_for(gate)
@@ -187,12 +190,44 @@ class TestAway:
         await settle()
         assert passed(tasks) == [True, True]
 
-    async def test_a_short_absence_leaves_the_limit_as_it_is(self, gate: Gate, clock: Clock, limit: NotedLimit) -> None:
-        leave_for(gate)
+    @pytest.mark.parametrize(("seconds", "restarts"), [(1.0, 0), (3.0, 1)])
+    async def test_the_limit_begins_anew_after_a_server_that_was_gone_for_more_than_a_moment(
+        self, gate: Gate, clock: Clock, limit: NotedLimit, seconds: float, restarts: int
+    ) -> None:
+        for _ in range(2):
+            gate.availability.probed(clock(), Health.GONE, began=clock.now)
+        gate.update()
+        clock.now += seconds
+        gate.availability.probed(clock(), Health.ALIVE, began=clock.now)
+        gate.update()
+        assert limit.restarts == restarts
+
+    async def test_and_after_one_that_broke_with_all_that_was_in_flight(
+        self, gate: Gate, clock: Clock, limit: NotedLimit
+    ) -> None:
+        gate.availability.probed(clock(), Health.ALIVE, began=clock.now)
+        for _ in range(2):
+            passes = await gate.enter(), await gate.enter()
+            for name, admitted in zip("ab", passes, strict=True):
+                gate.failed(admitted, BROKE_OFF, line=name, clean=True)
+        clock.now += 3.0
+        gate.update()
+        assert gate.outage is not None
         now = clock()
         gate.availability.answered(now, now)
         gate.update()
-        assert limit.restarts == 0
+        assert limit.restarts == 1
+
+    async def test_what_is_told_begins_anew_with_another_cause(self, gate: Gate, clock: Clock) -> None:
+        leave_for(gate)
+        assert gate.outage is not None
+        first = gate.outage
+        clock.now -= 3600.0  # so that the wall clock tells them apart
+        gate.availability.models_asked(clock(), Listing.UNLISTED, cause="gone")
+        clock.now += 3600.0
+        gate.update()
+        assert gate.outage.reason is Reason.MODEL_NOT_FOUND
+        assert first.since - gate.outage.since > timedelta(minutes=59)
 
     async def test_the_server_coming_back_lets_in_as_many_as_the_limit_allows(self, gate: Gate, clock: Clock) -> None:
         for _ in range(2):
@@ -204,6 +239,55 @@ class TestAway:
         await settle()
         assert passed(tasks) == [True, True, False]
         tasks[2].cancel()
+
+
+class TestSuspects:
+    """Lines that were in flight when the server broke with everything."""
+
+    async def test_one_is_sent_with_less_company_the_more_often_that_was(self, gate: Gate, limit: NotedLimit) -> None:
+        limit.limit = 8
+        alone = await gate.enter(losses=3)
+        tasks = await waiting(gate, 2)
+        assert passed(tasks) == [False, False]
+        gate.answered(alone, Signal.SUCCESS)
+        await settle()
+        assert passed(tasks) == [True, True]
+        suspects = [asyncio.create_task(gate.enter(losses=1)) for _ in range(4)]
+        await settle()
+        assert passed(suspects) == [True, True, False, False], "four in flight at most"
+        gate.answered(tasks[0].result(), Signal.SUCCESS)
+        await settle()
+        assert passed(suspects) == [True, True, True, False]
+        suspects[3].cancel()
+
+    async def test_with_none_in_flight_as_many_pass_as_before(self, gate: Gate) -> None:
+        gate.failed(await gate.enter(losses=1), BROKE_OFF, line="a", clean=True)
+        tasks = await waiting(gate, 2)
+        assert passed(tasks) == [True, True]
+
+
+class TestDrop:
+    async def test_an_answer_that_has_just_come_is_kept(self, gate: Gate) -> None:
+        coming: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def one() -> str:
+            await gate.enter()
+            return await coming
+
+        task = asyncio.create_task(one())
+        await settle()
+        coming.set_result("an answer")
+        gate.drop_in_flight()
+        assert await task == "an answer"
+
+    async def test_a_trial_can_be_left(self, gate: Gate, clock: Clock) -> None:
+        leave_for(gate)
+        tasks = await waiting(gate)
+        clock.now += 5.0
+        gate.update()
+        await settle()
+        gate.drop_in_flight(trials=False)
+        assert not tasks[0].result().dropped
 
 
 class TestStop:

@@ -123,12 +123,15 @@ async def test_a_server_that_works_is_left_alone() -> None:
         for _ in range(20):
             scene.gate.answered(await scene.gate.enter(), Signal.SUCCESS)
             await asyncio.sleep(0.01)
-        assert scene.server.asked == []
+        assert scene.server.asked in ([], ["/health"]), "it is compared once"
 
 
 @pytest.mark.parametrize("health", [ConnectFailed("refused"), Answer(503, {}, b""), Answer(500, {}, b"")])
 async def test_one_that_is_gone_is_found_and_what_is_in_flight_is_dropped(health: Answer | TransportError) -> None:
-    async with watching(Server(health)) as scene:
+    async with watching(Server()) as scene:
+        await scene.fails(UNAVAILABLE)
+        await until(lambda: scene.server.asked)
+        scene.server.health = health
         admitted, hanging = await in_flight(scene.gate)
         await scene.fails(UNAVAILABLE)
         with pytest.raises(asyncio.CancelledError):
@@ -162,6 +165,25 @@ async def test_many_that_ask_for_the_models_at_once_cost_one_request() -> None:
     async with watching(Server()) as scene:
         assert await asyncio.gather(*(scene.watch.ask_models() for _ in range(20))) == [Listing.LISTED] * 20
         assert scene.server.asked == ["/v1/models"]
+
+
+async def test_nor_do_they_cost_more_than_one_in_a_while() -> None:
+    async with watching(Server(), times=WatchTimes(probe_again=NEVER)) as scene:
+        await scene.watch.ask_models()
+        again = asyncio.create_task(scene.watch.ask_models())
+        await asyncio.sleep(0.05)
+        assert scene.server.asked == ["/v1/models"]
+        again.cancel()
+
+
+async def test_one_whose_health_was_never_fine_is_told_by_its_requests() -> None:
+    async with watching(Server(Answer(502, {}, b""))) as scene:
+        admitted, hanging = await in_flight(scene.gate)
+        await scene.fails(UNAVAILABLE)
+        await until(lambda: len(scene.server.asked) > 3)
+        assert scene.cause is None
+        assert not admitted.dropped
+        hanging.cancel()
 
 
 async def test_a_model_that_vanished_is_asked_for_until_it_is_back() -> None:
