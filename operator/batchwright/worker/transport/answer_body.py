@@ -39,13 +39,15 @@ class AnswerBodies:
             aiohttp.ClientError: it broke off or is damaged.
         """
         try:
-            with self._budget.holding(response.content) as holding:
-                length = response.content_length
-                if length is None or hdrs.CONTENT_ENCODING in response.headers:
-                    return await self._read_in_pieces(response.content, holding, deadline)
+            length = None if hdrs.CONTENT_ENCODING in response.headers else response.content_length
+            if length is not None:
                 self._check(length, "")
-                if length > FREE_BYTES:
-                    await _take(holding, length, deadline)
+                if length <= FREE_BYTES:
+                    return await response.read()
+            with self._budget.holding(response.content) as holding:
+                if length is None:
+                    return await self._read_in_pieces(response.content, holding, deadline)
+                await _take(holding, length, deadline)
                 return await response.read()
         except BaseException:
             # The rest of the answer may still be on its way, so the connection is of no more use.
