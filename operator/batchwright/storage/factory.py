@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from batchwright.storage.file import FileStore
 from batchwright.storage.location import FILE, Location
 from batchwright.storage.protocol import ObjectStore
-from batchwright.storage.s3 import S3Store
-from batchwright.storage.s3_client import S3Clients
 from batchwright.storage.settings import StorageSettings
+
+if TYPE_CHECKING:
+    from batchwright.storage.s3_client import S3Clients
 
 
 def open_store(
@@ -32,6 +34,9 @@ def open_store(
     """
     if location.scheme == FILE:
         return FileStore(Path(location.bucket))
+    # A worker with volumes alone would pay for it with half a second and 8 MB.
+    from batchwright.storage.s3 import S3Store  # noqa: PLC0415
+
     settings = settings or StorageSettings()
     clients = _clients(settings, credentials_dir, ca_bundle)
     return S3Store(location.bucket, clients, kms_key_id=settings.kms_key_id)
@@ -40,4 +45,6 @@ def open_store(
 @functools.lru_cache(maxsize=8)
 def _clients(settings: StorageSettings, credentials_dir: Path | None, ca_bundle: Path | None) -> S3Clients:
     """Input and output mostly lie in the same store; then they share connections and memory."""
+    from batchwright.storage.s3_client import S3Clients  # noqa: PLC0415
+
     return S3Clients(settings, credentials_dir, ca_bundle)
