@@ -130,10 +130,15 @@ class Contender:
     open: Opened | None
     """None: the worker, which has a loop of its own."""
     uvloop: bool = False
+    adaptive: bool = True
+    """Of the worker: whether it finds out by itself how many requests to have in flight."""
 
 
 CONTENDERS = {
     "worker": Contender("batchwright's whole worker, uvloop", None, uvloop=True),
+    "worker-fixed": Contender(
+        "batchwright's whole worker, uvloop, concurrency fixed", None, uvloop=True, adaptive=False
+    ),
     "transport": Contender("batchwright's transport, uvloop", transport, uvloop=True),
     "transport-asyncio": Contender("batchwright's transport, asyncio", transport),
     "transport-by-name": Contender("batchwright's transport, uvloop, to a name", transport_by_name, uvloop=True),
@@ -178,7 +183,7 @@ async def drive(send: Send, load: Load) -> Measured:
 
 async def measure(contender: Contender, load: Load) -> Measured:
     if contender.open is None:
-        return await measure_worker(load)
+        return await measure_worker(load, adaptive=contender.adaptive)
     async with contender.open(load.url, load.concurrency) as send:
         return await drive(send, load)
 

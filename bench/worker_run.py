@@ -20,12 +20,12 @@ WARM_UP_ROUNDS = 2
 """As the other contenders: so many requests for each connection before the clock starts."""
 
 
-async def measure_worker(load: Load) -> Measured:
+async def measure_worker(load: Load, *, adaptive: bool) -> Measured:
     """Plan an input in another process, then run it here until the time is over."""
     with tempfile.TemporaryDirectory(prefix="bench-worker-") as name:
         folder = Path(name)
         fingerprint = await asyncio.to_thread(plan_elsewhere, folder, load)
-        return await run_here(folder, load, fingerprint)
+        return await run_here(folder, load, fingerprint, adaptive=adaptive)
 
 
 def plan_elsewhere(folder: Path, load: Load) -> str:
@@ -50,7 +50,7 @@ def prepare(folder: Path, load: Load) -> None:
     (folder / "fingerprint").write_text(report.fingerprint)
 
 
-def open_stage_in(folder: Path, load: Load) -> "Stage":
+def open_stage_in(folder: Path, load: Load, *, adaptive: bool = True) -> "Stage":
     from batchwright.api.worker_job import WorkerJob
     from batchwright.worker.stage import Mounts, open_stage
 
@@ -63,7 +63,10 @@ def open_stage_in(folder: Path, load: Load) -> "Stage":
                 "input": {"uri": (folder / "input.jsonl").as_uri()},
                 "output": {"uri": f"{(folder / 'output').as_uri()}/"},
                 "server": {"url": load.url},
-                "requests": {"maxConcurrency": load.concurrency},
+                "requests": {
+                    "maxConcurrency": load.concurrency,
+                    "concurrency": "Adaptive" if adaptive else "Fixed",
+                },
             },
         },
         "server_url": load.url,
@@ -72,7 +75,7 @@ def open_stage_in(folder: Path, load: Load) -> "Stage":
     return open_stage(WorkerJob.model_validate(job), Mounts(server=folder / "none", spool=spool))
 
 
-async def run_here(folder: Path, load: Load, fingerprint: str) -> Measured:
+async def run_here(folder: Path, load: Load, fingerprint: str, *, adaptive: bool) -> Measured:
     from batchwright.worker.run.stage_run import run
 
     watching: list[asyncio.Task[Measured]] = []
@@ -81,7 +84,7 @@ async def run_here(folder: Path, load: Load, fingerprint: str) -> Measured:
         watching.append(asyncio.create_task(watch(runner, progress, load, finished)))
 
     finished = asyncio.Event()
-    stage = open_stage_in(folder, load)
+    stage = open_stage_in(folder, load, adaptive=adaptive)
     report = await run(stage, fingerprint=fingerprint, run=1, index=0, workers=1, started=started)
     finished.set()
     if report.failed:
