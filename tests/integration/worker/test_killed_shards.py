@@ -17,7 +17,7 @@ DEADLY = "request-7"
 @pytest.fixture
 def deadly_job(job: JobUnderTest) -> JobUnderTest:
     lines = [line | chat_line(DEADLY, "hang") if line["custom_id"] == DEADLY else line for line in chat_lines(30)]
-    job = job.with_spec(sharding={"linesPerShard": LINES_PER_SHARD}, requests={"maxConcurrency": 32})
+    job = job.quick_to_start().with_spec(sharding={"linesPerShard": LINES_PER_SHARD}, requests={"maxConcurrency": 32})
     return job.input(lines)
 
 

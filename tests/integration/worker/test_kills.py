@@ -3,7 +3,7 @@
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -13,6 +13,7 @@ from batchwright.api.reports import PlanReport
 from batchwright.batchfile.plan_record import decode_record
 from batchwright.batchfile.result_line import read_finished_line
 from batchwright.batchfile.shard_record import ShardRecord
+from batchwright.worker.run.claims import own_part
 from fixtures.s3 import S3Bucket
 from fixtures.worker import JobUnderTest, StageProcess, bucket_place, chat_lines, ids, wait_until
 from stub.harness import StubProcess
@@ -61,27 +62,42 @@ class WorkObjects:
 
     bucket: S3Bucket
     planned: PlanReport
-    _read: dict[str, bytes] = field(default_factory=dict)
-    """Objects that were read before: none of them changes."""
+    _read: dict[str, Collection[str]] = field(default_factory=dict)
+    """What is finished by objects that were read before: none of them changes."""
 
     def finished(self) -> set[str]:
         """Requests that no later worker may send again: they stand in a segment, or their shard is committed."""
-        segments = [line for data in self._objects("segments/", ".jsonl") for line in data.splitlines()]
-        kept = {read_finished_line(line).custom_id for line in segments}
-        for data in self._objects("records/"):
-            number = decode_record(data, ShardRecord).shard
-            kept |= set(ids(chat_lines(LINES))[number * SHARD_LINES : (number + 1) * SHARD_LINES])
-        return kept
+        return {
+            *self._finished_by("segments/", ".jsonl", ids_of_segment),
+            *self._finished_by("records/", "", ids_of_record),
+        }
 
-    def _objects(self, folder: str, suffix: str = "") -> list[bytes]:
+    def kept_by(self, index: int) -> int:
+        """How many requests of an index's own part of the input are finished."""
+        shards = own_part(-(-LINES // SHARD_LINES), index, WORKERS)
+        return len(self.finished().intersection(ids_of_shards(shards.start, shards.stop)))
+
+    def _finished_by(self, folder: str, suffix: str, read: Callable[[bytes], Collection[str]]) -> Iterator[str]:
         prefix = self.planned.plan_uri.removeprefix(f"s3://{self.bucket.name}/").removesuffix("plan.json") + folder
         listed = self.bucket.client.list_objects_v2(Bucket=self.bucket.name, Prefix=prefix).get("Contents", [])
-        return [self._object(entry["Key"]) for entry in listed if entry["Key"].endswith(suffix)]
+        for key in (entry["Key"] for entry in listed if entry["Key"].endswith(suffix)):
+            if key not in self._read:
+                answer = self.bucket.client.get_object(Bucket=self.bucket.name, Key=key)
+                self._read[key] = read(answer["Body"].read())
+            yield from self._read[key]
 
-    def _object(self, key: str) -> bytes:
-        if key not in self._read:
-            self._read[key] = self.bucket.client.get_object(Bucket=self.bucket.name, Key=key)["Body"].read()
-        return self._read[key]
+
+def ids_of_segment(data: bytes) -> list[str]:
+    return [read_finished_line(line).custom_id for line in data.splitlines()]
+
+
+def ids_of_record(data: bytes) -> list[str]:
+    number = decode_record(data, ShardRecord).shard
+    return ids_of_shards(number, number + 1)
+
+
+def ids_of_shards(first: int, end: int) -> list[str]:
+    return [f"request-{number}" for number in range(first * SHARD_LINES, min(end * SHARD_LINES, LINES))]
 
 
 @pytest.mark.parametrize("seed", [20260729])
@@ -90,7 +106,7 @@ def test_workers_killed_at_random_send_little_twice_and_lose_nothing(
 ) -> None:
     chance = random.Random(seed)
     stub.switch(delay=str(ANSWER_SECONDS))
-    job = job.at(bucket_place(s3_bucket, s3_bucket.server.endpoint_url))
+    job = job.quick_to_start().at(bucket_place(s3_bucket, s3_bucket.server.endpoint_url))
     job = job.with_spec(
         sharding={"linesPerShard": SHARD_LINES, "parallelism": WORKERS}, requests={"maxConcurrency": IN_FLIGHT}
     )
@@ -101,13 +117,18 @@ def test_workers_killed_at_random_send_little_twice_and_lose_nothing(
         pods.start(index)
 
     lost_at_kills: Counter[str] = Counter()
+    kept_at_kills: dict[int, list[int]] = {index: [-1, -1] for index in range(WORKERS)}
     for _ in range(KILLS):
         wanted = stub.arrivals().total + chance.randint(1, 40)
         wait_until(lambda wanted=wanted: pods.all_run() and stub.arrivals().total >= wanted)
         victim = chance.randrange(WORKERS)
+        # Three kills without any progress between them would be the end of a shard.
+        last_but_one = kept_at_kills[victim][-2]
+        wait_until(lambda victim=victim, least=last_but_one: pods.all_run() and objects.kept_by(victim) > least)
         pods.kill(victim)
         arrived = set(stub.arrivals().arrived)
         lost_at_kills.update(arrived - objects.finished())
+        kept_at_kills[victim].append(objects.kept_by(victim))
         pods.start(victim)
     stub.switch(delay="0")
     for worker in pods.running.values():

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -112,19 +111,17 @@ def test_beside_its_shards_a_worker_costs_seven_calls_and_the_merge_a_dozen(buck
     }
 
 
-class TestTwoThousandShards:
-    """More than a listing's page, and more than may be deleted at once."""
+class TestManyShards:
+    """Shards of one line, committed as a worker would have done it."""
 
-    SHARDS = 2000
     PADDING = "x" * 9_000
 
-    @pytest.fixture
-    def planned(self, bucket_job: JobUnderTest) -> PlanReport:
-        job = bucket_job.with_spec(sharding={"linesPerShard": 1})
-        planned = job.input(chat_lines(self.SHARDS)).plan()
-        assert planned.shards == self.SHARDS
+    def plan_and_commit(self, job: JobUnderTest, shards: int) -> PlanReport:
+        job = job.with_spec(sharding={"linesPerShard": 1})
+        planned = job.input(chat_lines(shards)).plan()
+        assert planned.shards == shards
         with ThreadPoolExecutor(16) as writers:
-            list(writers.map(self.commit(job.stage(), planned), range(self.SHARDS)))
+            list(writers.map(self.commit(job.stage(), planned), range(shards)))
         return planned
 
     def commit(self, stage: Stage, planned: PlanReport) -> Callable[[int], None]:
@@ -156,17 +153,24 @@ class TestTwoThousandShards:
 
         return commit
 
-    def test_are_merged_in_order_with_a_known_number_of_calls(
-        self, bucket_job: JobUnderTest, planned: PlanReport, s3_bucket: S3Bucket
+    def assert_merged_in_order(self, job: JobUnderTest, planned: PlanReport) -> None:
+        report = job.merge(planned)
+        assert report.request_counts.completed == report.usage.total_tokens == planned.shards
+        assert ids(job.published("results.jsonl")) == [f"request-{number}" for number in range(planned.shards)]
+
+    def test_two_thousand_are_merged_in_order(self, job: JobUnderTest) -> None:
+        self.assert_merged_in_order(job, self.plan_and_commit(job, 2000))
+
+    def test_more_than_a_page_of_a_bucket_are_merged_with_a_known_number_of_calls(
+        self, bucket_job: JobUnderTest, s3_bucket: S3Bucket
     ) -> None:
+        """A listing gives 1,000 keys at a time, and no more may be deleted at once."""
+        shards = 1010
+        planned = self.plan_and_commit(bucket_job, shards)
         with counting(bucket_job.stage()) as calls:
-            report = bucket_job.merge(planned)
-        assert report.request_counts.completed == report.usage.total_tokens == self.SHARDS
-        numbers = [int(custom_id.removeprefix("request-")) for custom_id in ids(bucket_job.published("results.jsonl"))]
-        assert all(right == left + 1 for left, right in pairwise(numbers))
-        assert len(numbers) == self.SHARDS
+            self.assert_merged_in_order(bucket_job, planned)
         # A part of the joined object may begin or end in the midst of a file, which is read twice then.
-        assert 2 * self.SHARDS <= calls["GetObject"] <= 2 * self.SHARDS + 10
+        assert 2 * shards <= calls["GetObject"] <= 2 * shards + 10
         assert calls.total() - calls["GetObject"] < 30
         work = f"out/job/.batchwright/{planned.fingerprint}/"
         left = s3_bucket.client.list_objects_v2(Bucket=s3_bucket.name, Prefix=f"{work}shards/")
