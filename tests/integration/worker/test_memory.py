@@ -7,6 +7,9 @@ import pytest
 
 from batchwright.api.exit_codes import ExitCode
 from batchwright.api.reports import PlanReport, Progress
+from batchwright.worker.run.runner import BYTES_IN_FLIGHT
+from batchwright.worker.run.shard_input import ORDERED_SHARE
+from batchwright.worker.run.stage_run import read_plan
 from fixtures.s3 import S3Bucket
 from fixtures.worker import JobUnderTest, bucket_place, chat_line, chat_lines, wait_until
 from stub.harness import StubProcess
@@ -46,7 +49,7 @@ def test_the_plan_of_a_gigabyte_stays_under_200_mib(job: JobUnderTest) -> None:
 def test_a_workers_memory_does_not_depend_on_the_size_of_the_file(job: JobUnderTest, stub: StubProcess) -> None:
     """Up to a million lines: `make bench-memory`."""
     peaks = []
-    for count in (2_000, 20_000):
+    for count in (1_000, 10_000):
         planned = job.input(chat_lines(count)).plan()
         worker = job.start_worker(planned)
         assert worker.report(Progress).completed == count
@@ -71,6 +74,18 @@ def test_answers_of_5_mb_stay_under_200_mib(
     worker = job.start_worker(planned)
     assert worker.report(Progress).completed == count
     assert 50 * MIB < worker.peak_bytes < 200 * MIB
+
+
+def test_a_shard_that_is_just_small_enough_to_be_read_whole_stays_under_110_mib(job: JobUnderTest) -> None:
+    """Its lines are put in order in memory: no larger ones are."""
+    message = [{"role": "user", "content": "x" * 160_000}]
+    job = job.with_spec(sharding={"linesPerShard": 100}, requests={"maxConcurrency": 64})
+    planned = job.input(chat_line(f"request-{number}", messages=message) for number in range(96)).plan()
+    (shard,) = read_plan(job.stage().output_store, job.stage().layout.work(planned.fingerprint)).shards
+    assert 0.9 < (shard.end - shard.start) / (ORDERED_SHARE * BYTES_IN_FLIGHT) < 1
+    worker = job.start_worker(planned)
+    assert worker.report(Progress).completed == 96
+    assert 50 * MIB < worker.peak_bytes < 110 * MIB
 
 
 def test_a_worker_that_restores_large_answers_does_not_hold_them(job: JobUnderTest, stub: StubProcess) -> None:
