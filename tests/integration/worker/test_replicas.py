@@ -87,7 +87,7 @@ def test_a_replica_that_falls_silent_in_mid_run_loses_nothing(
 ) -> None:
     quick = Pace(tick=0.1, silence=0.5, answer=0.5)
     monkeypatch.setattr(spread, "Pace", lambda: quick)
-    lines = chat_lines(300, "delay=0.1")
+    lines = chat_lines(180, "delay=0.1")
     running = against(job, three, maxConcurrency=12, retries=0).input(lines)
     planned = running.plan()
     silent = three.stubs["127.0.0.2"]
@@ -104,14 +104,14 @@ def test_a_replica_that_falls_silent_in_mid_run_loses_nothing(
             running.work(planned)
     finally:
         silent.go_on()
-    wait_until(lambda: three.arrivals().total() > 300)  # what it had was sent again
+    wait_until(lambda: three.arrivals().total() > 180)  # what it had was sent again
     counts = running.merge(planned).request_counts
-    assert (counts.completed, counts.failed) == (300, 0)
+    assert (counts.completed, counts.failed) == (180, 0)
     assert ids(job.published("results.jsonl")) == ids(lines)
 
 
 def test_a_replica_that_dies_in_mid_run_loses_nothing(job: JobUnderTest, three: Replicas) -> None:
-    lines = chat_lines(300, "delay=0.1")
+    lines = chat_lines(180, "delay=0.1")
     running = against(job, three, maxConcurrency=12, retries=0).input(lines)
     planned = running.plan()
     dying = three.stubs["127.0.0.2"]
@@ -124,5 +124,5 @@ def test_a_replica_that_dies_in_mid_run_loses_nothing(job: JobUnderTest, three: 
         running.work(planned)
     three.start("127.0.0.2")
     counts = running.merge(planned).request_counts
-    assert (counts.completed, counts.failed) == (300, 0)
+    assert (counts.completed, counts.failed) == (180, 0)
     assert ids(job.published("results.jsonl")) == ids(lines)

@@ -232,8 +232,6 @@ class TestNames:
 
 
 class TestFailures:
-    one_event_loop = False  # it's about what a loop does with connections that break or hang
-
     async def test_a_killed_replica_costs_what_is_in_flight_to_it_and_comes_back(self, three: Replicas) -> None:
         async with spread(three.url, Names(three.addresses)) as transport:
             requests = hanging(transport, 9)
@@ -262,6 +260,30 @@ class TestFailures:
             finally:
                 silent.go_on()
             await until_traffic(transport, three, "127.0.0.2")
+
+    async def test_a_silent_replica_holds_up_neither_lookups_nor_the_checks_of_others(self, three: Replicas) -> None:
+        names, silent, ill = Names(three.addresses), three.stubs["127.0.0.2"], three.stubs["127.0.0.3"]
+        pace = Pace(lookup=0.1, tick=0.05, silence=0.1, answer=1000)
+        async with spread(three.url, names, pace) as transport:
+            requests = hanging(transport, 3)
+            await until(lambda: three.arrivals().total() == 3)
+            silent.stop_answering()
+            try:
+                await after(names, 10)
+                ill.switch(health=503)
+                async with asyncio.timeout(SECONDS):
+                    lost, _ = await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
+                assert [type(one.exception()) for one in lost] == [ConnectionLost]
+            finally:
+                silent.go_on()
+                for one in requests:
+                    one.cancel()
+
+
+class TestGivingUp:
+    """What the event loops differ in: ending a request that is still being written."""
+
+    one_event_loop = False
 
     async def test_a_silent_replica_that_no_longer_reads_gives_back_a_large_body(self, three: Replicas) -> None:
         large = b"x" * (64 << 20)
@@ -292,24 +314,6 @@ class TestFailures:
                 await asyncio.wait({request})
             finally:
                 three.stubs["127.0.0.2"].go_on()
-
-    async def test_a_silent_replica_holds_up_neither_lookups_nor_the_checks_of_others(self, three: Replicas) -> None:
-        names, silent, ill = Names(three.addresses), three.stubs["127.0.0.2"], three.stubs["127.0.0.3"]
-        pace = Pace(lookup=0.1, tick=0.05, silence=0.1, answer=1000)
-        async with spread(three.url, names, pace) as transport:
-            requests = hanging(transport, 3)
-            await until(lambda: three.arrivals().total() == 3)
-            silent.stop_answering()
-            try:
-                await after(names, 10)
-                ill.switch(health=503)
-                async with asyncio.timeout(SECONDS):
-                    lost, _ = await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
-                assert [type(one.exception()) for one in lost] == [ConnectionLost]
-            finally:
-                silent.go_on()
-                for one in requests:
-                    one.cancel()
 
     async def test_cancelling_stays_cancelling(self, three: Replicas) -> None:
         async with spread(three.url, Names(three.addresses)) as transport:
