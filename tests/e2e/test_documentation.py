@@ -63,12 +63,6 @@ def test_a_command_of_the_manual_works(cluster: Cluster, document: Path, command
     assert done.returncode == 0, f"{document}: $ {command}\n{done.stdout}"
 
 
-@pytest.mark.parametrize("document", MANUAL, ids=lambda document: str(document.relative_to(ROOT)))
-def test_links_of_the_manual_lead_somewhere(document: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text()):
-        assert (document.parent / target).exists(), f"{document.name} links to {target}"
-
-
 def test_the_overlay_of_the_installation_guide_names_both_images(cluster: Cluster) -> None:
     (overlay,) = re.findall(r"^```yaml\n(# kustomization\.yaml\n.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     with tempfile.TemporaryDirectory(dir=ROOT, prefix=".overlay-") as folder:
