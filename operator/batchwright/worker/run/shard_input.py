@@ -23,10 +23,12 @@ from batchwright.worker.run.shard_order import sending_order
 from batchwright.worker.run.stopping import Sleep
 
 CHUNK_BYTES: Final = 1 << 20
-ORDERED_LINES: Final = 20_000
-ORDERED_SHARE: Final = 1 / 2
-"""A shard of no more lines, and of no more bytes than this share of the budget, is read whole, so that its lines can be
+WINDOW_LINES: Final = 20_000
+WINDOW_SHARE: Final = 1 / 2
+"""So many lines of a shard, and of so many bytes as this share of the budget, are read at a time, so that they can be
 put in order before they are sent."""
+LEAST_LINES: Final = 8
+"""Lines of which fewer would be read at a time are so large that order brings nothing, and sent as they come."""
 _Lines = list[bytes | OversizeLine]
 
 
@@ -52,40 +54,36 @@ class ShardInput:
     sleep: Sleep = asyncio.sleep
     """Waits between tries while the store is away."""
 
-    def lines(self, shard: Shard, budget: ByteBudget) -> AsyncGenerator[ShardLine]:
-        """The requests of a shard in the order in which to send them; those of a large one in the file's order.
+    async def lines(self, shard: Shard, budget: ByteBudget) -> AsyncGenerator[ShardLine]:
+        """The requests of a shard in the order in which to send them. A large shard is put in order window by window.
 
-        Each holds the length of its line of `budget`, which the receiver gives back. A shard that is read whole is held
-        from before it is read.
+        Each holds the length of its line of `budget`, which the receiver gives back. A window is held from before it is
+        read.
 
         Raises:
             ObjectChanged: the object is not the one that was planned.
             StageFailed: its lines are not those that were planned.
             StorageError: it can't be read.
         """
-        whole = shard.lines <= ORDERED_LINES and shard.end - shard.start <= ORDERED_SHARE * budget.limit
-        return self._ordered(shard, budget) if whole else self._as_read(shard, budget)
-
-    async def _ordered(self, shard: Shard, budget: ByteBudget) -> AsyncGenerator[ShardLine]:
-        held = shard.end - shard.start
-        await budget.acquire(held)
-        try:
-            lines = [line async for line in self._read_lines(shard)]
-            turns = await asyncio.to_thread(sending_order, [line.request.body for line in lines])
-            last_first = [replace(lines[turn.line], affinity=turn.affinity) for turn in reversed(turns)]
-            del lines  # what is sent leaves the memory
-            while last_first:
-                line = last_first.pop()
-                held -= len(line.line)
-                yield line
-        finally:
-            budget.release(held)
-
-    async def _as_read(self, shard: Shard, budget: ByteBudget) -> AsyncGenerator[ShardLine]:
+        most, rest = int(WINDOW_SHARE * budget.limit), shard.end - shard.start
+        in_windows = rest > most
         async with contextlib.aclosing(self._read_lines(shard)) as lines:
-            async for line in lines:
-                await budget.acquire(len(line.line))
-                yield line
+            following = await anext(lines, None)
+            while following is not None:
+                few = in_windows and LEAST_LINES * len(following.line) > most
+                held = len(following.line) if few else min(most, rest)
+                await budget.acquire(held)
+                try:
+                    window, following = await _window(lines, following, held)
+                    rest -= sum(len(line.line) for line in window)
+                    last_first = await _last_first(window)
+                    del window  # what is sent leaves the memory
+                    while last_first:
+                        line = last_first.pop()
+                        held -= len(line.line)
+                        yield line
+                finally:
+                    budget.release(held)
 
     async def _read_lines(self, shard: Shard) -> AsyncGenerator[ShardLine]:
         """The requests in the file's order. Memory is one chunk and one line, whatever the shard's size."""
@@ -127,6 +125,27 @@ class ShardInput:
             Reason.INPUT_CHANGED,
             f"{self.plan.input.uri} is not the file that was planned. Create the BatchJob anew for the new content.",
         )
+
+
+async def _window(
+    lines: AsyncGenerator[ShardLine], first: ShardLine, size: int
+) -> tuple[list[ShardLine], ShardLine | None]:
+    """Lines of so many bytes from `first` on, and the line that follows them."""
+    window, size = [first], size - len(first.line)
+    async for line in lines:
+        size -= len(line.line)
+        if size < 0 or len(window) == WINDOW_LINES:
+            return window, line
+        window.append(line)
+    return window, None
+
+
+async def _last_first(window: list[ShardLine]) -> list[ShardLine]:
+    """The lines in the order in which to send them, the last one first."""
+    if len(window) == 1:
+        return window
+    turns = await asyncio.to_thread(sending_order, [line.request.body for line in window])
+    return [replace(window[turn.line], affinity=turn.affinity) for turn in reversed(turns)]
 
 
 class _LineGroups:

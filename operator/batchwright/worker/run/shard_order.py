@@ -29,7 +29,6 @@ STEP_BYTES: Final = 64
 BYTES_PER_TOKEN: Final = 4
 """About what a token of a prompt has, to set a prompt's length beside a limit of tokens."""
 SEPARATOR: Final = b"\0"
-SEPARATORS: Final = 4
 
 
 class Turn(NamedTuple):
@@ -142,9 +141,9 @@ def _read(place: int, body: bytes | Raw) -> _Line:
     except msgspec.MsgspecError:  # no JSON object: the server will say so
         return _Line(b"", (0, len(memoryview(body))), place)
     # As chat templates have it: tools, then what the system says, then the rest.
-    prompt = SEPARATOR.join((seen.tools, seen.instructions, seen.messages, seen.prompt, seen.input))
-    if len(prompt) == SEPARATORS:  # score and rerank have fields of their own
-        prompt = bytes(body)
+    fields = (seen.tools, seen.instructions, seen.messages, seen.prompt, seen.input)
+    # Score and rerank have fields of their own.
+    prompt = SEPARATOR.join(fields) if any(fields) else bytes(body)
     return _Line(prompt, _work(seen, len(prompt)), place)
 
 

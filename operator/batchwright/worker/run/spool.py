@@ -175,11 +175,11 @@ class Spool:
         """Finished lines from the byte `start` on, in the order in which they finished: as many whole ones as fit into
         `most` bytes, one at least; empty at the end.
         """
-        while block := self._finished.read(start, most):
-            if end := block.rfind(b"\n") + 1:
+        while True:
+            block = self._finished.read(start, most)
+            if (end := block.rfind(b"\n") + 1) or len(block) < most:
                 return block[:end]
             most *= 2
-        return b""
 
     def ordered(self, kind: str) -> SpooledFile | None:
         """Write one of the shard's files in input order; None where it would be empty.

@@ -33,7 +33,12 @@ def read(
     )
 
     async def collect() -> list[ShardLine]:
-        return [one async for one in ShardInput(store, "input", plan, max_body).lines(shard, ByteBudget(budget))]
+        lines, held = [], ByteBudget(budget)
+        async with asyncio.timeout(60):
+            async for one in ShardInput(store, "input", plan, max_body).lines(shard, held):
+                held.release(len(one.line))
+                lines.append(one)
+        return lines
 
     return asyncio.run(collect())
 
@@ -124,15 +129,30 @@ def test_lines_come_in_sending_order_and_know_their_place_in_the_file(tmp_path: 
     assert None not in {one.affinity for one in lines}
 
 
-def test_a_shard_of_more_bytes_than_half_of_the_budget_comes_in_the_files_order(tmp_path: Path) -> None:
-    assert [one.position for one in read(tmp_path, CHATS, WHOLE, budget=2 * len(CHATS))] != list(range(6))
-    lines = read(tmp_path, CHATS, WHOLE, budget=2 * len(CHATS) - 1)
-    assert [(one.position, one.affinity) for one in lines] == [(number, None) for number in range(6)]
+MANY = b"".join(map(chat, range(10, 30)))
+IN_WINDOWS = len(MANY)
+"""A budget of which half is ten of these lines."""
 
 
-def test_a_shard_of_too_many_lines_comes_in_the_files_order(tmp_path: Path) -> None:
-    with patch.object(shard_input, "ORDERED_LINES", 5):
+def test_a_shard_of_more_bytes_than_half_of_the_budget_is_put_in_order_window_by_window(tmp_path: Path) -> None:
+    lines = read(tmp_path, MANY, Shard(0, len(MANY), 1, 20), budget=IN_WINDOWS)
+    assert [one.position for one in lines] == [
+        *(9, 7, 5, 3, 1, 8, 6, 4, 2, 0),
+        *(19, 17, 15, 13, 11, 18, 16, 14, 12, 10),
+    ]
+    odd, even = lines[0].affinity, lines[5].affinity
+    assert [one.affinity for one in lines] == 2 * ([odd] * 5 + [even] * 5)
+    assert None not in (odd, even)
+
+
+def test_a_shard_of_many_lines_is_put_in_order_window_by_window(tmp_path: Path) -> None:
+    with patch.object(shard_input, "WINDOW_LINES", 4):
         lines = read(tmp_path, CHATS, WHOLE)
+    assert [one.position for one in lines] == [3, 1, 2, 0, 5, 4]
+
+
+def test_lines_of_which_few_fit_into_a_window_come_in_the_files_order(tmp_path: Path) -> None:
+    lines = read(tmp_path, CHATS, WHOLE, budget=2 * len(CHATS) - 2)
     assert [(one.position, one.affinity) for one in lines] == [(number, None) for number in range(6)]
 
 
@@ -152,18 +172,23 @@ class Held(ByteBudget):
         self.bytes -= size
 
 
-STREAMED, READ_WHOLE = len(CHATS), 2 * len(CHATS)
+LINE_BY_LINE, WHOLE_AT_ONCE, WINDOWS = len(CHATS), 2 * len(CHATS), IN_WINDOWS
 
 
-def held_while_reading(folder: Path, limit: int, *, stop_after: int = 6) -> tuple[list[int], int]:
+def held_while_reading(
+    folder: Path, limit: int, *, content: bytes = CHATS, stop_after: int | None = None
+) -> tuple[list[int], int]:
     """Bytes held at each line, given back at once, and in the end."""
     store = FileStore(folder)
-    info = store.write("input", CHATS)
-    plan = PlanRecord("f", PlannedInput("file:///input", info.etag, info.size), "/v1/x", "m", 6, 6, True, (WHOLE,))
+    info = store.write("input", content)
+    count = content.count(b"\n")
+    shard = Shard(0, len(content), 1, count)
+    planned = PlannedInput("file:///input", info.etag, info.size)
+    plan = PlanRecord("f", planned, "/v1/x", "m", count, count, True, (shard,))
     budget = Held(limit)
 
     async def collect() -> list[int]:
-        lines = ShardInput(store, "input", plan, 1000).lines(WHOLE, budget)
+        lines = ShardInput(store, "input", plan, 1000).lines(shard, budget)
         held = []
         async for one in lines:
             held.append(budget.bytes)
@@ -177,19 +202,26 @@ def held_while_reading(folder: Path, limit: int, *, stop_after: int = 6) -> tupl
 
 
 def test_a_shard_that_is_read_whole_is_held_whole_until_its_lines_are_given_back(tmp_path: Path) -> None:
-    held, left = held_while_reading(tmp_path, READ_WHOLE)
+    held, left = held_while_reading(tmp_path, WHOLE_AT_ONCE)
     assert held[0] == len(CHATS)
     assert held == sorted(held, reverse=True)
     assert left == 0
 
 
-def test_a_shard_that_is_streamed_is_held_line_by_line(tmp_path: Path) -> None:
-    held, left = held_while_reading(tmp_path, STREAMED)
+def test_a_window_is_held_until_its_lines_are_given_back(tmp_path: Path) -> None:
+    held, left = held_while_reading(tmp_path, WINDOWS, content=MANY)
+    assert [size > 0.95 * WINDOWS / 2 for size in held] == 2 * ([True] + [False] * 9)
+    assert max(held) == WINDOWS / 2
+    assert left == 0
+
+
+def test_large_lines_are_held_one_by_one(tmp_path: Path) -> None:
+    held, left = held_while_reading(tmp_path, LINE_BY_LINE)
     assert held == [len(chat(number)) - 1 for number in range(6)]
     assert left == 0
 
 
-@pytest.mark.parametrize("limit", [STREAMED, READ_WHOLE], ids=["streamed", "whole"])
+@pytest.mark.parametrize("limit", [LINE_BY_LINE, WHOLE_AT_ONCE, WINDOWS], ids=["line by line", "whole", "windows"])
 def test_a_shard_that_is_left_in_its_midst_holds_nothing(tmp_path: Path, limit: int) -> None:
-    _, left = held_while_reading(tmp_path, limit, stop_after=2)
+    _, left = held_while_reading(tmp_path, limit, content=MANY if limit == WINDOWS else CHATS, stop_after=2)
     assert left == 0

@@ -91,6 +91,13 @@ def test_segments_hold_whole_lines_and_together_all_of_them(
     spool.discard()
 
 
+def test_what_has_no_end_is_no_line(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool", 1)
+    spool.append(b"x" * HELD_BYTES)
+    (tmp_path / "spool" / "finished").write_bytes(b"the disk lost the rest")
+    assert spool.whole_lines(0, 4) == b""
+
+
 def test_what_an_earlier_process_left_in_the_folder_is_not_read(tmp_path: Path) -> None:
     for name in ("finished", "retry-unordered", RESULTS):
         (tmp_path / name).write_bytes(b"old\n")
