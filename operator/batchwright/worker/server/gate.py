@@ -161,7 +161,9 @@ class Gate:
         self._leave(admitted, now, Signal.OVERLOAD if verdict.overload else Signal.OTHER)
 
     def _lose(self, now: float) -> Loss:
-        if now - self._loss.at > LOSS_SECONDS or self.availability.answered_since(self._loss.at):
+        known = self._loss
+        over = known.is_whole or now - known.at > LOSS_SECONDS
+        if over or self.availability.answered_since(known.at):
             self._loss = Loss(now, self.in_flight)
         self._loss.at = now
         self._loss.tries += 1

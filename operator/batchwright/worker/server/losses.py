@@ -24,6 +24,11 @@ class Loss:
         return self.tries > 1 and 2 * self.tries >= self.in_flight
 
     @property
+    def is_whole(self) -> bool:
+        """Whether nothing that was in flight then is left to break."""
+        return self.tries >= self.in_flight
+
+    @property
     def is_of_one(self) -> bool:
         """Whether nothing else was in flight."""
         return self.in_flight == 1
