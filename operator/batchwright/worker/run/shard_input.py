@@ -23,8 +23,8 @@ from batchwright.worker.run.shard_order import sending_order
 from batchwright.worker.run.stopping import Sleep
 
 CHUNK_BYTES: Final = 1 << 20
-WINDOW_LINES: Final = 20_000
-WINDOW_SHARE: Final = 1 / 2
+ORDERED_LINES: Final = 20_000
+ORDERED_SHARE: Final = 1 / 2
 """So many lines of a shard, and of so many bytes as this share of the budget, are read at a time, so that they can be
 put in order before they are sent."""
 LEAST_LINES: Final = 8
@@ -65,7 +65,7 @@ class ShardInput:
             StageFailed: its lines are not those that were planned.
             StorageError: it can't be read.
         """
-        most, rest = int(WINDOW_SHARE * budget.limit), shard.end - shard.start
+        most, rest = int(ORDERED_SHARE * budget.limit), shard.end - shard.start
         in_windows = rest > most
         async with contextlib.aclosing(self._read_lines(shard)) as lines:
             following = await anext(lines, None)
@@ -134,7 +134,7 @@ async def _window(
     window, size = [first], size - len(first.line)
     async for line in lines:
         size -= len(line.line)
-        if size < 0 or len(window) == WINDOW_LINES:
+        if size < 0 or len(window) == ORDERED_LINES:
             return window, line
         window.append(line)
     return window, None

@@ -146,7 +146,7 @@ def test_a_shard_of_more_bytes_than_half_of_the_budget_is_put_in_order_window_by
 
 
 def test_a_shard_of_many_lines_is_put_in_order_window_by_window(tmp_path: Path) -> None:
-    with patch.object(shard_input, "WINDOW_LINES", 4):
+    with patch.object(shard_input, "ORDERED_LINES", 4):
         lines = read(tmp_path, CHATS, WHOLE)
     assert [one.position for one in lines] == [3, 1, 2, 0, 5, 4]
 
