@@ -12,12 +12,13 @@ It speaks for the server as a whole. All times are seconds of one monotonic cloc
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from batchwright.api.conditions import Reason
 from batchwright.worker.server.models import Listing
+from batchwright.worker.server.pauses import Pauses
 from batchwright.worker.server.verdicts import Kind
 
 _FEW_LINES: Final = 2
@@ -124,27 +125,6 @@ class Step(Enum):
     ASK_MODELS = auto()
 
 
-@dataclass(slots=True)
-class _Pauses:
-    """Pauses that double from the first to the longest, shortened by chance, so that workers don't come at once."""
-
-    first: float
-    longest: float
-    chance: Callable[[], float]
-    _next: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._next = self.first
-
-    def restart(self) -> None:
-        self._next = self.first
-
-    def take(self) -> float:
-        pause = self._next
-        self._next = min(pause * 2, self.longest)
-        return pause * (0.5 + self.chance() / 2)
-
-
 class Availability:
     """What is known of the server. Events go in by methods in the past tense; the rest are questions."""
 
@@ -185,9 +165,9 @@ class Availability:
         """When the last probe that found it alive began."""
         self._vain_tries = 0
         self._cause_since = 0.0
-        self._polls = _Pauses(self.times.first_poll, self.times.longest_poll, chance)
+        self._polls = Pauses(self.times.first_poll, self.times.longest_poll, chance)
         self._poll_at = 0.0
-        self._trials = _Pauses(self.times.first_trial, self.times.longest_trial, chance)
+        self._trials = Pauses(self.times.first_trial, self.times.longest_trial, chance)
         self._trial_at = 0.0
         self._trying = False
 

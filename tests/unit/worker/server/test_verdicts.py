@@ -271,6 +271,15 @@ def test_a_failure_tells_how_often_it_was_tried(tries: int, charged: int, told: 
     assert record_tries(Failed("request_timeout", "No answer."), tries, charged) == Failed("request_timeout", told)
 
 
+def test_tries_that_broke_the_connection_are_told_apart() -> None:
+    told = record_tries(Failed("connection_error", "It broke."), tries=12, charged=0, broke=10)
+    assert told == Failed(
+        "connection_error",
+        "It broke. Tried 12 times, 2 of them at the expense of the server, which was away or busy."
+        " 10 of them broke the connection to a server that answered others.",
+    )
+
+
 def test_an_answer_is_recorded_as_it_is() -> None:
     answered = Answered(500, "id", b"{}", Reading(Usage(), ()))
     assert record_tries(answered, 4, 4) == answered
