@@ -212,5 +212,5 @@ def record_tries(outcome: Outcome, tries: int, charged: int, broke: int = 0) -> 
         return outcome
     spared = tries - charged - broke
     counted = f", {spared} of them at the expense of the server, which was away or busy" if spared else ""
-    breaking = f" {broke} of them broke the connection to a server that answered others." if broke else ""
+    breaking = f" {broke} of them broke the connection though the server worked." if broke else ""
     return Failed(outcome.code, f"{outcome.message} Tried {tries} times{counted}.{breaking}")

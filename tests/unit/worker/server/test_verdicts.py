@@ -276,7 +276,7 @@ def test_tries_that_broke_the_connection_are_told_apart() -> None:
     assert told == Failed(
         "connection_error",
         "It broke. Tried 12 times, 2 of them at the expense of the server, which was away or busy."
-        " 10 of them broke the connection to a server that answered others.",
+        " 10 of them broke the connection though the server worked.",
     )
 
 
