@@ -10,17 +10,17 @@ import pytest
 
 from batchwright.api.exit_codes import ExitCode
 from batchwright.api.reports import PlanReport
+from batchwright.batchfile.layout import WorkLayout
 from batchwright.batchfile.plan_record import decode_record
 from batchwright.batchfile.result_line import read_finished_line
-from batchwright.batchfile.shard_record import ShardRecord
-from batchwright.worker.run.claims import own_part
+from batchwright.batchfile.shard_record import OpeningRecord, ShardRecord
 from fixtures.s3 import S3Bucket
 from fixtures.worker import JobUnderTest, StageProcess, bucket_place, chat_lines, ids, wait_until
 from stub.harness import StubProcess
 
 KILLS = 20
 WORKERS = 3
-LINES = 2500
+LINES = 1600
 SHARD_LINES = 40
 IN_FLIGHT = 4
 """Of each worker."""
@@ -72,19 +72,36 @@ class WorkObjects:
             *self._finished_by("records/", "", ids_of_record),
         }
 
-    def kept_by(self, index: int) -> int:
-        """How many requests of an index's own part of the input are finished."""
-        shards = own_part(-(-LINES // SHARD_LINES), index, WORKERS)
-        return len(self.finished().intersection(ids_of_shards(shards.start, shards.stop)))
+    def suspects(self) -> set[int]:
+        """Shards over which a worker was killed, and of which nothing was finished since: three such kills in a row
+        would be the end of one.
+        """
+        folder = self.planned.plan_uri.removeprefix(f"s3://{self.bucket.name}/").removesuffix("plan.json")
+        layout = WorkLayout(folder)
+        keys = sorted(self._keys("segments/", ".json"))
+        last = {shard: key for key in keys if (shard := layout.shard_of_opening(key)) is not None}
+        finished = self.finished()
+        found = set()
+        for shard, key in last.items():
+            opening = decode_record(self._data(key), OpeningRecord)
+            if opening.kills and len(finished.intersection(ids_of_shards(shard, shard + 1))) <= opening.finished:
+                found.add(shard)
+        return found
 
     def _finished_by(self, folder: str, suffix: str, read: Callable[[bytes], Collection[str]]) -> Iterator[str]:
+        for key in self._keys(folder, suffix):
+            if key not in self._read:
+                self._read[key] = read(self._data(key))
+            yield from self._read[key]
+
+    def _keys(self, folder: str, suffix: str) -> list[str]:
         prefix = self.planned.plan_uri.removeprefix(f"s3://{self.bucket.name}/").removesuffix("plan.json") + folder
         listed = self.bucket.client.list_objects_v2(Bucket=self.bucket.name, Prefix=prefix).get("Contents", [])
-        for key in (entry["Key"] for entry in listed if entry["Key"].endswith(suffix)):
-            if key not in self._read:
-                answer = self.bucket.client.get_object(Bucket=self.bucket.name, Key=key)
-                self._read[key] = read(answer["Body"].read())
-            yield from self._read[key]
+        return [entry["Key"] for entry in listed if entry["Key"].endswith(suffix)]
+
+    def _data(self, key: str) -> bytes:
+        data: bytes = self.bucket.client.get_object(Bucket=self.bucket.name, Key=key)["Body"].read()
+        return data
 
 
 def ids_of_segment(data: bytes) -> list[str]:
@@ -117,18 +134,14 @@ def test_workers_killed_at_random_send_little_twice_and_lose_nothing(
         pods.start(index)
 
     lost_at_kills: Counter[str] = Counter()
-    kept_at_kills: dict[int, list[int]] = {index: [-1, -1] for index in range(WORKERS)}
     for _ in range(KILLS):
         wanted = stub.arrivals().total + chance.randint(1, 40)
         wait_until(lambda wanted=wanted: pods.all_run() and stub.arrivals().total >= wanted)
         victim = chance.randrange(WORKERS)
-        # Three kills without any progress between them would be the end of a shard.
-        last_but_one = kept_at_kills[victim][-2]
-        wait_until(lambda victim=victim, least=last_but_one: pods.all_run() and objects.kept_by(victim) > least)
+        wait_until(lambda: pods.all_run() and not objects.suspects())
         pods.kill(victim)
         arrived = set(stub.arrivals().arrived)
         lost_at_kills.update(arrived - objects.finished())
-        kept_at_kills[victim].append(objects.kept_by(victim))
         pods.start(victim)
     stub.switch(delay="0")
     for worker in pods.running.values():
