@@ -119,7 +119,8 @@ test-integration: env cluster-ready ## Tests of parts against real servers: Kube
 
 .PHONY: test-e2e
 test-e2e: env ## Tests of the whole, on a cluster with the quickstart (make cluster-up images quickstart)
-	@$(ON_TEST_CLUSTER) $(BIN)/pytest tests/e2e -m 'not nodes' $(ARGS)
+	@mkdir -p .pytest_cache  # with files of its own: pytests side by side remove one another's
+	@$(ON_TEST_CLUSTER) $(BIN)/pytest tests/e2e -m 'not nodes' --basetemp .pytest_cache/e2e $(ARGS)
 
 # The quickstart keeps to the first node, since what it stores would be lost with the other one.
 .PHONY: test-nodes
