@@ -95,13 +95,20 @@ generate: env ## Write the CRD and the reference anew from the models
 .PHONY: test
 test: ## Everything that CI checks; brings up a cluster with the quickstart for it
 	+@$(STEP) cluster-ready
-	+@$(STEP) --jobs=2 --output-sync=target test-code test-deployed  # each one's output when it ends
+	+@$(STEP) --jobs=3 --output-sync=target test-code test-worker test-deployed  # each one's output when it ends
 
 .PHONY: test-code
 test-code:
 	+@$(STEP) lint
 	+@$(STEP) test-unit
-	+@$(STEP) test-integration
+	+@$(STEP) test-integration INTEGRATION="$(filter-out %/__pycache__/ $(WORKER_TESTS),$(wildcard tests/integration/*/))"
+
+# Half of all the time. Pytests side by side need temporary files of their own, or they remove one another's.
+WORKER_TESTS = tests/integration/worker/
+.PHONY: test-worker
+test-worker:
+	@mkdir -p .pytest_cache
+	+@$(STEP) test-integration INTEGRATION=$(WORKER_TESTS) ARGS="--basetemp .pytest_cache/worker $(ARGS)"
 
 .PHONY: test-deployed
 test-deployed:
@@ -114,12 +121,13 @@ test-unit: env ## Unit and property tests; ARGS="-k name" goes to pytest
 	@$(BIN)/pytest tests/unit tests/property $(ARGS)
 
 .PHONY: test-integration
+test-integration: INTEGRATION = tests/integration
 test-integration: env cluster-ready ## Tests of parts against real servers: Kubernetes, S3, HTTP
-	@$(ON_TEST_CLUSTER) $(BIN)/pytest tests/integration $(ARGS)
+	@$(ON_TEST_CLUSTER) $(BIN)/pytest $(INTEGRATION) $(ARGS)
 
 .PHONY: test-e2e
 test-e2e: env ## Tests of the whole, on a cluster with the quickstart (make cluster-up images quickstart)
-	@mkdir -p .pytest_cache  # with files of its own: pytests side by side remove one another's
+	@mkdir -p .pytest_cache
 	@$(ON_TEST_CLUSTER) $(BIN)/pytest tests/e2e -m 'not nodes' --basetemp .pytest_cache/e2e $(ARGS)
 
 # The quickstart keeps to the first node, since what it stores would be lost with the other one.
