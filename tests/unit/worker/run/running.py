@@ -6,7 +6,7 @@ Against a real server the moments at which these tests stop a worker could only 
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -32,7 +32,8 @@ from batchwright.worker.server.concurrency import FixedLimit
 from batchwright.worker.server.gate import Gate
 from batchwright.worker.server.watch import Watch
 from batchwright.worker.transport.errors import TransportError
-from batchwright.worker.transport.protocol import Answer
+from batchwright.worker.transport.protocol import Answer, Body
+from fixtures.transport import NoServer
 
 INPUT = "input.jsonl"
 LAYOUT = WorkLayout("work/")
@@ -56,7 +57,7 @@ def hold_all(custom_id: str) -> None:
     return None
 
 
-class ScriptedTransport:
+class ScriptedTransport(NoServer):
     """Answers by a script. `arrived` counts tries by custom_id."""
 
     def __init__(self, respond: Responder, delay: Callable[[], float] = lambda: 0.0) -> None:
@@ -67,15 +68,7 @@ class ScriptedTransport:
         self.health: Answer | TransportError = answer()
         self._released = asyncio.Event()
 
-    async def post(
-        self,
-        path: str,
-        body: bytes,
-        *,
-        headers: Mapping[str, str],
-        timeout: float,  # noqa: ASYNC109
-        affinity: int | None = None,
-    ) -> Answer:
+    async def post(self, path: str, body: Body, **_: object) -> Answer:
         custom_id = json.loads(bytes(body))["id"]
         self.arrived[custom_id] += 1
         self.in_flight += 1
@@ -91,25 +84,10 @@ class ScriptedTransport:
             raise reply
         return reply
 
-    async def get(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
-        raise NotImplementedError
-
-    async def get_each(
-        self,
-        path: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        timeout: float,  # noqa: ASYNC109
-    ) -> Sequence[Answer | TransportError]:
-        raise NotImplementedError
-
-    async def probe(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
+    async def probe(self, path: str, **_: object) -> Answer:
         if isinstance(self.health, TransportError):
             raise self.health
         return self.health
-
-    async def close(self) -> None:
-        pass
 
     def release(self) -> None:
         """Answer what was held back, and everything after it."""

@@ -1,7 +1,7 @@
 """One line until it has an outcome: how often it is tried, at whose expense, what is sent, how long it pauses."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -29,6 +29,7 @@ from batchwright.worker.server.verdicts import Answered, Failed, Outcome
 from batchwright.worker.server.watch import Watch
 from batchwright.worker.transport.errors import AnswerTimeout, ConnectFailed, ConnectionLost, TransportError
 from batchwright.worker.transport.protocol import Answer
+from fixtures.transport import NoServer
 
 OK = Answer(200, {}, b'{"choices":[{"finish_reason":"stop"}]}')
 ABORTED = Answer(200, {}, b'{"choices":[{"finish_reason":"abort"}]}')
@@ -43,7 +44,7 @@ Reply = Answer | TransportError
 
 
 @dataclass
-class Bench:
+class Bench(NoServer):
     """A sender whose server gives one reply after the other; in the pause after each, `meanwhile` happens."""
 
     replies: Iterator[Reply]
@@ -74,23 +75,8 @@ class Bench:
             raise reply
         return reply
 
-    async def get(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
-        raise NotImplementedError
-
-    async def get_each(
-        self,
-        path: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        timeout: float,  # noqa: ASYNC109
-    ) -> Sequence[Answer | TransportError]:
-        raise NotImplementedError
-
-    async def probe(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
+    async def probe(self, path: str, **_: object) -> Answer:
         return Answer(200, {}, b"")
-
-    async def close(self) -> None:
-        pass
 
     async def ask_models(self) -> Listing:
         return next(self.listings)

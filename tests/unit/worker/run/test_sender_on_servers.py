@@ -4,7 +4,7 @@ clock that takes no time.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,7 +21,8 @@ from batchwright.worker.server.gate import Gate, Outage
 from batchwright.worker.server.verdicts import Answered, Failed, Outcome
 from batchwright.worker.server.watch import Watch
 from batchwright.worker.transport.errors import AnswerTimeout, ConnectFailed, ConnectionLost, TransportError
-from batchwright.worker.transport.protocol import Answer
+from batchwright.worker.transport.protocol import Answer, Body
+from fixtures.transport import NoServer
 from fixtures.virtual_time import run_in_no_time
 
 OK = Answer(200, {}, b'{"choices":[{"finish_reason":"stop"}]}')
@@ -38,7 +39,7 @@ def seconds() -> float:
 
 
 @dataclass
-class Server:
+class Server(NoServer):
     """A transport to a server that does what a test says with each line, and that may be down."""
 
     service: Service
@@ -59,15 +60,7 @@ class Server:
         if seconds() < self.up_from:
             raise ConnectFailed("no connection")
 
-    async def post(
-        self,
-        path: str,
-        body: bytes,
-        *,
-        headers: Mapping[str, str],
-        timeout: float,  # noqa: ASYNC109
-        affinity: int | None = None,
-    ) -> Answer:
+    async def post(self, path: str, body: Body, *, timeout: float, **_: object) -> Answer:  # noqa: ASYNC109
         await asyncio.sleep(0.001)
         self.check()
         name = bytes(body).decode()
@@ -86,27 +79,15 @@ class Server:
             self.in_flight.discard(broken)
             answering.cancel()
 
-    async def probe(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
+    async def probe(self, path: str, **_: object) -> Answer:
         await asyncio.sleep(0.001)
         self.check()
         return Answer(self.health, {}, b"")
 
-    async def get_each(
-        self,
-        path: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        timeout: float,  # noqa: ASYNC109
-    ) -> Sequence[Answer | TransportError]:
+    async def get_each(self, path: str, **_: object) -> Sequence[Answer | TransportError]:
         self.asked_models += 1
         await asyncio.sleep(0.001)
         return (Answer(self.models, {}, b'{"data":[{"id":"m"}]}'),)
-
-    async def get(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
-        raise NotImplementedError
-
-    async def close(self) -> None:
-        pass
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """When the server's metrics are asked for, and what becomes of the answers."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -10,6 +10,7 @@ from batchwright.worker.server.concurrency import ServerLoad
 from batchwright.worker.server.sampling import MISSES, RARELY_SECONDS, Sampling, load_of
 from batchwright.worker.transport.errors import AnswerTimeout, TransportError
 from batchwright.worker.transport.protocol import Answer
+from fixtures.transport import NoServer
 
 Results = Sequence[Answer | TransportError]
 
@@ -23,20 +24,14 @@ NOT_FOUND = Answer(404, {}, b'{"detail": "Not Found"}')
 LATE = AnswerTimeout("no answer within 2 s")
 
 
-@dataclass(slots=True)
-class Server:
+@dataclass
+class Server(NoServer):
     """Answers by turns, the last one for ever."""
 
     turns: list[Results]
     asked: int = 0
 
-    async def get_each(
-        self,
-        path: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        timeout: float,  # noqa: ASYNC109
-    ) -> Results:
+    async def get_each(self, path: str, **_: object) -> Results:
         assert path == "/metrics"
         self.asked += 1
         return self.turns.pop(0) if len(self.turns) > 1 else self.turns[0]
@@ -67,7 +62,7 @@ class Sleep:
 
 
 async def sampled(server: Server, traffic: Sent, sleep: Sleep, workers: int = 1) -> None:
-    sampling = Sampling(server, traffic, workers=workers, sleep=sleep, chance=lambda: 0.5)  # type: ignore[arg-type]
+    sampling = Sampling(server, traffic, workers=workers, sleep=sleep, chance=lambda: 0.5)
     with pytest.raises(asyncio.CancelledError):
         await sampling.run()
 

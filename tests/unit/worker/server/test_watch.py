@@ -1,7 +1,7 @@
 """The watch does what Availability asks for: it probes, asks for models, follows the key's file, drops what is lost."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from batchwright.worker.server.verdicts import Failed, Kind, Retry
 from batchwright.worker.server.watch import Watch
 from batchwright.worker.transport.errors import AnswerTimeout, ConnectFailed, TransportError
 from batchwright.worker.transport.protocol import Answer
+from fixtures.transport import NoServer
 
 SOON = WatchTimes(0.05, 0.05, 0.02, 0.02, 0.02, 0.02, 0.02)
 NEVER = 3600.0
@@ -27,7 +28,7 @@ UNAUTHORIZED = Retry(Kind.UNAUTHORIZED, Failed("x", "The server answered 401."))
 
 
 @dataclass
-class Server:
+class Server(NoServer):
     """A transport of which only the GETs are of use here."""
 
     health: Answer | TransportError = FINE
@@ -35,40 +36,17 @@ class Server:
     asked: list[str] = field(default_factory=list)
     hold: asyncio.Event | None = None
 
-    async def post(
-        self,
-        path: str,
-        body: object,
-        *,
-        headers: Mapping[str, str],
-        timeout: float,  # noqa: ASYNC109
-        affinity: int | None = None,
-    ) -> Answer:
-        raise NotImplementedError
-
-    async def get(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
-        raise NotImplementedError
-
-    async def get_each(
-        self,
-        path: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        timeout: float,  # noqa: ASYNC109
-    ) -> Sequence[Answer | TransportError]:
+    async def get_each(self, path: str, **_: object) -> Sequence[Answer | TransportError]:
         self.asked.append(path)
         if self.hold:
             await self.hold.wait()
         return (self.models,)
 
-    async def probe(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
+    async def probe(self, path: str, **_: object) -> Answer:
         self.asked.append(path)
         if isinstance(self.health, TransportError):
             raise self.health
         return self.health
-
-    async def close(self) -> None:
-        pass
 
 
 @dataclass
