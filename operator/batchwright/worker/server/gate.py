@@ -243,10 +243,6 @@ class Gate:
         away = self.availability.away
         return away is None or away.cause is not Cause.ERRORS or not self.availability.has_untried()
 
-    def others_answered_during(self, admitted: Pass) -> bool:
-        """Whether other lines were answered since a try began."""
-        return self.availability.answered_since(admitted.began)
-
     def others_answered_since(self, moment: float, *, sent_since: bool = False) -> bool:
         """Whether other lines were answered after a moment, and, with `sent_since`, sent after it too."""
         known = self.availability

@@ -6,10 +6,10 @@ from typing import Final
 
 from batchwright.worker.served_models import read_models
 from batchwright.worker.transport.errors import TransportError
+from batchwright.worker.transport.health import is_alive
 from batchwright.worker.transport.protocol import Answer
 
 _HTTP_OK: Final = 200
-_SERVER_ERRORS: Final = 500
 _REFUSALS: Final = frozenset({401, 403})
 
 
@@ -43,6 +43,6 @@ def listing_of(results: Sequence[Answer | TransportError], model: str) -> tuple[
     for answer in answers:
         if answer.status in _REFUSALS:
             return Listing.REFUSED, f"The server answered {answer.status}."
-    if any(answer.status < _SERVER_ERRORS for answer in answers):
+    if any(map(is_alive, answers)):
         return Listing.NO_LIST, ""
     return Listing.UNREACHABLE, ""

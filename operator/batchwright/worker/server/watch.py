@@ -11,10 +11,9 @@ from batchwright.worker.server.availability import Cause, Health, Step
 from batchwright.worker.server.gate import Gate
 from batchwright.worker.server.models import Listing, listing_of
 from batchwright.worker.transport.errors import AnswerTimeout, TransportError
+from batchwright.worker.transport.health import HEALTH_PATH, is_alive
 from batchwright.worker.transport.protocol import Transport
 
-HEALTH_PATH: Final = "/health"
-_SERVER_ERRORS: Final = 500
 _LOOK_SECONDS: Final = 1.0
 """Between two looks while nothing is due: requests may have been sent, or the key's file changed."""
 
@@ -95,9 +94,9 @@ class Watch:
             return Health.LATE, f"{HEALTH_PATH}: {error}."
         except TransportError as error:
             return Health.GONE, f"{HEALTH_PATH}: {error}."
-        if answer.status >= _SERVER_ERRORS:
-            return Health.ERRING, f"{HEALTH_PATH} answered {answer.status}."
-        return Health.ALIVE, ""
+        if is_alive(answer):
+            return Health.ALIVE, ""
+        return Health.ERRING, f"{HEALTH_PATH} answered {answer.status}."
 
     async def ask_models(self) -> Listing:
         """See ModelList. Many that ask at once cost one request, and there is one a second at most."""

@@ -23,6 +23,7 @@ from batchwright.worker.transport.errors import (
     TransportError,
 )
 from batchwright.worker.transport.flights import Flights
+from batchwright.worker.transport.health import HEALTH_PATH, is_alive
 from batchwright.worker.transport.name_lookup import NameLookup
 from batchwright.worker.transport.protocol import Answer, Body
 from batchwright.worker.transport.settings import TransportSettings, split_base_url
@@ -30,8 +31,7 @@ from batchwright.worker.transport.system_resolver import SystemResolver
 
 logger = logging.getLogger(__name__)
 
-HEALTH_PATH: Final = "/health"
-_HTTP_SERVER_ERROR, _HTTP_UNAVAILABLE = 500, 503
+_HTTP_UNAVAILABLE: Final = 503
 _HTTP_REFUSED: Final = frozenset({401, 403, 429})
 """The server turned the request away, whatever is in it."""
 
@@ -107,7 +107,7 @@ class SpreadTransport:
         affinity: int | None = None,
     ) -> Answer:
         """See `Transport.post`."""
-        if not self._endpoints.usable:
+        if not self._endpoints.usable:  # looked at here too, since a coroutine more would cost every request
             timeout = await self._find_addresses(timeout)
         endpoint = self._endpoints.start(affinity, self._loop.time())
         replica = self._replicas[endpoint]
@@ -115,7 +115,7 @@ class SpreadTransport:
         failed = False
         try:
             answer = await replica.transport.post(path, body, headers=headers, timeout=timeout)
-            failed = answer.status >= _HTTP_SERVER_ERROR or answer.status in _HTTP_REFUSED
+            failed = not is_alive(answer) or answer.status in _HTTP_REFUSED
         except TransportError as error:
             failed = not isinstance(error, AnswerTooLarge)
             self._note_error(endpoint, error)
@@ -136,8 +136,7 @@ class SpreadTransport:
 
     async def get(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
         """See `Transport.get`. An address that can't be connected to is no answer while there are others."""
-        if not self._endpoints.usable:
-            timeout = await self._find_addresses(timeout)
+        timeout = await self._find_addresses(timeout)
         end = self._loop.time() + timeout
         error: TransportError = ConnectFailed(f"no address found for {self._settings.origin}")
         tried = set[Endpoint]()
@@ -161,16 +160,14 @@ class SpreadTransport:
     ) -> Sequence[Result]:
         """See `Transport.get_each`."""
         try:
-            if not self._endpoints.usable:
-                timeout = await self._find_addresses(timeout)
+            timeout = await self._find_addresses(timeout)
         except TransportError as error:
             return (error,)
         return tuple((await self._ask(self._endpoints.usable, path, headers, timeout)).values())
 
     async def probe(self, path: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> Answer:  # noqa: ASYNC109
         """See `Transport.probe`."""
-        if not self._endpoints.usable:
-            timeout = await self._find_addresses(timeout)
+        timeout = await self._find_addresses(timeout)
         return _best(await self._check(self._endpoints.listed, path, headers, timeout))
 
     async def close(self) -> None:
@@ -215,6 +212,8 @@ class SpreadTransport:
         Raises:
             ConnectFailed: none was found in time, or the transport is closed.
         """
+        if self._endpoints.usable:
+            return seconds
         begun = self._loop.time()
         if not self._closed:
             await asyncio.wait({self._lookup.start()}, timeout=min(seconds, self._settings.connect_seconds))
@@ -312,16 +311,11 @@ class SpreadTransport:
             logger.info("%s has %d addresses, %d of them in use", self._settings.origin, total, len(usable))
 
 
-def _is_alive(answer: Answer) -> bool:
-    """A server without such a path, or one that wants a key, is alive as well."""
-    return answer.status < _HTTP_SERVER_ERROR
-
-
 def _verdict(result: Result) -> Check:
     match result:
         case AnswerTimeout():
             return Check.SILENT
-        case Answer() if _is_alive(result):
+        case Answer() if is_alive(result):
             return Check.ALIVE
         case _:
             return Check.REFUSING
