@@ -11,7 +11,7 @@ from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import ExitCode
 from batchwright.api.reports import InterruptedReport, PlanReport, Progress
 from batchwright.worker.run import sender
-from batchwright.worker.server.availability import WatchTimes
+from batchwright.worker.server.findings import WatchTimes
 from fixtures.worker import JobUnderTest, Working, chat_lines, ids, wait_until
 from stub.harness import StubProcess
 

@@ -23,8 +23,9 @@ from batchwright.worker.run.shard_input import ShardInput
 from batchwright.worker.run.spool_folder import own_folder
 from batchwright.worker.run.stopping import sleep_unless
 from batchwright.worker.server.adaptive_limit import AdaptiveLimit
-from batchwright.worker.server.availability import Availability, WatchTimes
+from batchwright.worker.server.availability import Availability
 from batchwright.worker.server.concurrency import FixedLimit, Limit
+from batchwright.worker.server.findings import WatchTimes
 from batchwright.worker.server.gate import Gate
 from batchwright.worker.server.sampling import Sampling
 from batchwright.worker.server.watch import Watch

@@ -12,8 +12,9 @@ from typing import Any, Final, TypeVar
 
 from batchwright.api.conditions import Reason
 from batchwright.worker.run.stopping import Stopping
-from batchwright.worker.server.availability import Availability, Cause, Failure
+from batchwright.worker.server.availability import Availability
 from batchwright.worker.server.concurrency import Limit, ServerLoad, Signal
+from batchwright.worker.server.findings import Cause, Failure
 from batchwright.worker.server.losses import LOSS_SECONDS, Loss, company
 from batchwright.worker.server.verdicts import Kind, Retry
 

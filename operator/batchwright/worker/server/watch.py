@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from batchwright.worker.api_key import ApiKey
 from batchwright.worker.served_models import MODELS_PATH
-from batchwright.worker.server.availability import Cause, Health, Step
+from batchwright.worker.server.findings import Cause, Health, Step
 from batchwright.worker.server.gate import Gate
 from batchwright.worker.server.models import Listing, listing_of
 from batchwright.worker.transport.errors import AnswerTimeout, TransportError

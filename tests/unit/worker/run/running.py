@@ -27,8 +27,9 @@ from batchwright.worker.run.runner import Runner
 from batchwright.worker.run.sender import Sender
 from batchwright.worker.run.shard_input import ShardInput
 from batchwright.worker.run.stopping import sleep_unless
-from batchwright.worker.server.availability import Availability, WatchTimes
+from batchwright.worker.server.availability import Availability
 from batchwright.worker.server.concurrency import FixedLimit
+from batchwright.worker.server.findings import WatchTimes
 from batchwright.worker.server.gate import Gate
 from batchwright.worker.server.watch import Watch
 from batchwright.worker.transport.errors import TransportError

@@ -11,7 +11,7 @@ from batchwright.batchfile.result_line import read_finished_line
 from batchwright.batchfile.shard_record import OpeningRecord
 from batchwright.worker.run.openings import given_up_message, is_given_up, kills_in_a_row, must_be_alone
 from batchwright.worker.run.runner import Runner
-from batchwright.worker.server.availability import WatchTimes
+from batchwright.worker.server.findings import WatchTimes
 from batchwright.worker.transport.errors import ConnectFailed
 from unit.worker.run.running import (
     LAYOUT,

@@ -12,7 +12,7 @@ import pytest
 
 from batchwright.worker.run import patience, runner
 from batchwright.worker.run.spool import Spool, SpooledFile
-from batchwright.worker.server.availability import WatchTimes
+from batchwright.worker.server.findings import WatchTimes
 from batchwright.worker.transport.errors import ConnectFailed
 from batchwright.worker.transport.protocol import Answer
 from unit.worker.run.running import (

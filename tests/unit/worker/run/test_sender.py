@@ -21,8 +21,9 @@ from batchwright.worker.run.sender import (
     backoff,
 )
 from batchwright.worker.run.stopping import Stopping, sleep_unless
-from batchwright.worker.server.availability import Availability, WatchTimes
+from batchwright.worker.server.availability import Availability
 from batchwright.worker.server.concurrency import FixedLimit
+from batchwright.worker.server.findings import WatchTimes
 from batchwright.worker.server.gate import Gate
 from batchwright.worker.server.models import Listing
 from batchwright.worker.server.verdicts import Answered, Failed, Outcome

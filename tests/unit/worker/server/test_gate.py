@@ -8,8 +8,9 @@ import pytest
 
 from batchwright.api.conditions import Reason
 from batchwright.worker.run.stopping import Stopping
-from batchwright.worker.server.availability import Availability, Health
+from batchwright.worker.server.availability import Availability
 from batchwright.worker.server.concurrency import FixedLimit, ServerLoad, Signal
+from batchwright.worker.server.findings import Health
 from batchwright.worker.server.gate import Gate, Pass
 from batchwright.worker.server.models import Listing
 from batchwright.worker.server.verdicts import Failed, Kind, Retry

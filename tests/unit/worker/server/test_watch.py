@@ -10,8 +10,9 @@ import pytest
 
 from batchwright.worker.api_key import ApiKey
 from batchwright.worker.run.stopping import Stopping
-from batchwright.worker.server.availability import Availability, Cause, WatchTimes
+from batchwright.worker.server.availability import Availability
 from batchwright.worker.server.concurrency import FixedLimit, Signal
+from batchwright.worker.server.findings import Cause, WatchTimes
 from batchwright.worker.server.gate import Gate, Pass
 from batchwright.worker.server.models import Listing
 from batchwright.worker.server.verdicts import Failed, Kind, Retry
