@@ -22,14 +22,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from load import PATH, make_body
+from load import PATH, make_body, make_line
+from stages import open_stage_in
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-
-if TYPE_CHECKING:
-    from batchwright.worker.stage import Stage
 
 DELAY = "0.1-0.3"
 MEAN_SECONDS = 0.2
@@ -140,28 +138,10 @@ def work(folder: Path, url: str, requests: dict[str, Any], model: str, tokens: i
 
     with (folder / "input.jsonl").open("wb") as file:
         for number in range(LINES):
-            head = json.dumps({"custom_id": f"line-{number}", "method": "POST", "url": PATH}).encode()
-            file.write(head[:-1] + b', "body": ' + body(number, model, tokens) + b"}\n")
-    (folder / "output").mkdir()
-    (folder / "spool").mkdir()
-    stage = stage_in(folder, url, requests)
+            file.write(make_line(number, body(number, model, tokens)))
+    stage = open_stage_in(folder, url, requests=requests)
     planned = plan(stage)
     asyncio.run(run(stage, fingerprint=planned.fingerprint, run=1, index=0, workers=1, started=lambda *_: None))
-
-
-def stage_in(folder: Path, url: str, requests: dict[str, Any]) -> "Stage":
-    from batchwright.api.worker_job import WorkerJob
-    from batchwright.worker.stage import Mounts, open_stage
-
-    spec = {
-        "input": {"uri": (folder / "input.jsonl").as_uri()},
-        "output": {"uri": f"{(folder / 'output').as_uri()}/"},
-        "server": {"url": url},
-        "requests": requests,
-    }
-    metadata = {"name": "bench", "namespace": "bench", "uid": "bench"}
-    job = {"batchjob": {"metadata": metadata, "spec": spec}, "server_url": url}
-    return open_stage(WorkerJob.model_validate(job), Mounts(server=folder / "none", spool=folder / "spool"))
 
 
 async def watch(url: str, options: argparse.Namespace, chance: random.Random, *, worker: bool) -> Turn:

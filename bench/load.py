@@ -40,6 +40,12 @@ def make_body(number: int) -> bytes:
     return json.dumps(message).encode()
 
 
+def make_line(number: int, body: bytes) -> bytes:
+    """Give the line of an input that holds a body as it stands."""
+    head = json.dumps({"custom_id": f"line-{number}", "method": "POST", "url": PATH}).encode()
+    return head[:-1] + b', "body": ' + body + b"}\n"
+
+
 def bodies() -> Iterator[bytes]:
     """Give bodies without end."""
     return itertools.cycle([make_body(number) for number in range(1000)])

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from load import PATH, make_body
+from load import make_body, make_line
 from servers.nginx import INSTALL, missing, nginx
 
 WORKER = str(Path(sys.executable).parent / "batchwright-worker")
@@ -35,12 +35,7 @@ def write_input(path: Path, lines: int) -> None:
     with path.open("wb") as file:
         for first in range(0, lines, LINES_AT_ONCE):
             numbers = range(first, min(first + LINES_AT_ONCE, lines))
-            file.write(b"".join(line(number) for number in numbers))
-
-
-def line(number: int) -> bytes:
-    head = json.dumps({"custom_id": f"line-{number}", "method": "POST", "url": PATH}).encode()
-    return head[:-1] + b', "body": ' + make_body(number) + b"}\n"
+            file.write(b"".join(make_line(number, make_body(number)) for number in numbers))
 
 
 def write_job(folder: Path, url: str, concurrency: int) -> Path:

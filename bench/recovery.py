@@ -7,10 +7,8 @@ not measured here.
 
 import argparse
 import json
-import os
 import random
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -21,12 +19,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import servers.stub
 from load import PATH
 from memory import WORKER, run_stage, write_job
-from servers.process import free_port, running
-from servers.stub import ROOT
+from servers.process import free_port
 
-ANSWER_SECONDS = 0.05
 WAIT_SECONDS = 120.0
 POLL_SECONDS = 0.02
 FIRST_KILL, LAST_KILL = 5.5, 11.0
@@ -57,11 +54,8 @@ class Recovered:
 
 @contextmanager
 def stub() -> Iterator[Stub]:
-    port, control = free_port(), free_port()
-    command = [sys.executable, "-m", "stub", "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--control-port", str(control), "--served-model-name", "bench"]
-    command += ["--switches", json.dumps({"delay": str(ANSWER_SECONDS)})]
-    with running(command, port, None, {**os.environ, "PYTHONPATH": str(ROOT / "tests")}) as url:
+    control = free_port()
+    with servers.stub.stub(core=None, control_port=control) as url:
         yield Stub(url, f"http://127.0.0.1:{control}")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orders
+from stages import open_stage_in
 
 if TYPE_CHECKING:
     from batchwright.worker.stage import Stage
@@ -45,8 +46,7 @@ class Ran:
 
 
 def write_input(folder: Path, bodies: Iterable[Mapping[str, Any]], path: str = "/v1/chat/completions") -> None:
-    """Write an input of one request for each body, and an empty folder for the output."""
-    (folder / "output").mkdir()
+    """Write an input of one request for each body."""
     with (folder / "input.jsonl").open("w") as file:
         for number, body in enumerate(bodies):
             line = {"custom_id": f"line-{number}", "method": "POST", "url": path, "body": body}
@@ -54,20 +54,13 @@ def write_input(folder: Path, bodies: Iterable[Mapping[str, Any]], path: str = "
 
 
 def open_work(work: Work, spool: str = "spool") -> "Stage":
-    from batchwright.api.worker_job import WorkerJob
-    from batchwright.worker.stage import Mounts, open_stage
-
-    (work.folder / spool).mkdir(exist_ok=True)
-    spec = {
-        "input": {"uri": (work.folder / "input.jsonl").as_uri()},
-        "output": {"uri": f"{(work.folder / 'output').as_uri()}/"},
-        "server": {"url": work.url},
-        "sharding": {"linesPerShard": work.lines_per_shard, "parallelism": work.workers},
-        "requests": {"maxConcurrency": work.concurrency, "concurrency": "Fixed"},
-    }
-    metadata = {"name": "bench", "namespace": "bench", "uid": "bench"}
-    job = {"batchjob": {"metadata": metadata, "spec": spec}, "server_url": work.url}
-    return open_stage(WorkerJob.model_validate(job), Mounts(server=work.folder / "none", spool=work.folder / spool))
+    return open_stage_in(
+        work.folder,
+        work.url,
+        requests={"maxConcurrency": work.concurrency, "concurrency": "Fixed"},
+        sharding={"linesPerShard": work.lines_per_shard, "parallelism": work.workers},
+        spool=spool,
+    )
 
 
 def run_workers(work: Work, fingerprint: str, late: Mapping[int, float] | None = None) -> Ran:

@@ -2,19 +2,18 @@
 
 import asyncio
 import contextlib
-import json
 import multiprocessing
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from load import PATH, Load, Measured, cpu_seconds, make_body, measured
+from load import Load, Measured, cpu_seconds, make_body, make_line, measured
+from stages import open_stage_in
 
 if TYPE_CHECKING:
     from batchwright.worker.run.progress import RunProgress
     from batchwright.worker.run.runner import Runner
-    from batchwright.worker.stage import Stage
 
 WARM_UP_ROUNDS = 2
 """As the other contenders: so many requests for each connection before the clock starts."""
@@ -44,35 +43,9 @@ def prepare(folder: Path, load: Load) -> None:
 
     with (folder / "input.jsonl").open("wb") as file:
         for number in range(load.requests + WARM_UP_ROUNDS * load.concurrency):
-            head = json.dumps({"custom_id": f"line-{number}", "method": "POST", "url": PATH}).encode()
-            file.write(head[:-1] + b', "body": ' + make_body(number) + b"}\n")
-    report = plan(open_stage_in(folder, load))
+            file.write(make_line(number, make_body(number)))
+    report = plan(open_stage_in(folder, load.url, requests={}))
     (folder / "fingerprint").write_text(report.fingerprint)
-
-
-def open_stage_in(folder: Path, load: Load, *, adaptive: bool = True) -> "Stage":
-    from batchwright.api.worker_job import WorkerJob
-    from batchwright.worker.stage import Mounts, open_stage
-
-    spool = folder / "spool"
-    spool.mkdir(exist_ok=True)
-    job = {
-        "batchjob": {
-            "metadata": {"name": "bench", "namespace": "bench", "uid": "bench"},
-            "spec": {
-                "input": {"uri": (folder / "input.jsonl").as_uri()},
-                "output": {"uri": f"{(folder / 'output').as_uri()}/"},
-                "server": {"url": load.url},
-                "requests": {
-                    "maxConcurrency": load.concurrency,
-                    "concurrency": "Adaptive" if adaptive else "Fixed",
-                },
-            },
-        },
-        "server_url": load.url,
-    }
-    (folder / "output").mkdir(exist_ok=True)
-    return open_stage(WorkerJob.model_validate(job), Mounts(server=folder / "none", spool=spool))
 
 
 async def run_here(folder: Path, load: Load, fingerprint: str, *, adaptive: bool) -> Measured:
@@ -84,7 +57,8 @@ async def run_here(folder: Path, load: Load, fingerprint: str, *, adaptive: bool
         watching.append(asyncio.create_task(watch(runner, progress, load, finished)))
 
     finished = asyncio.Event()
-    stage = open_stage_in(folder, load, adaptive=adaptive)
+    requests = {"maxConcurrency": load.concurrency, "concurrency": "Adaptive" if adaptive else "Fixed"}
+    stage = open_stage_in(folder, load.url, requests=requests)
     report = await run(stage, fingerprint=fingerprint, run=1, index=0, workers=1, started=started)
     finished.set()
     if report.failed:

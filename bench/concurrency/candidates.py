@@ -141,10 +141,6 @@ class QueueOnly(_Rule):
         self.set(self.exact * 0.9 if load.waiting or load.kv_cache_usage > 0.95 else self.exact + 3)
 
 
-def fixed_at(limit: int) -> MakeLimit:
-    return lambda maximum: FixedLimit(min(maximum, limit))
-
-
 def maximal(maximum: int) -> Limit:
     return FixedLimit(maximum)
 

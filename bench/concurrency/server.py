@@ -58,8 +58,6 @@ class Server:
     settings: ServerSettings
     down: bool = False
     preemptions: int = 0
-    batch_work: float = 0.0
-    """Work that was done, without what was lost to preemption."""
     _virtual: float = 0.0
     _seen: float = 0.0
     _count: int = 0
@@ -119,7 +117,6 @@ class Server:
 
     def _advance(self) -> None:
         progress = (self.clock.now - self._seen) * self._speed()
-        self.batch_work += progress * self._count
         self._virtual += progress
         self._seen = self.clock.now
 
@@ -144,7 +141,6 @@ class Server:
         progress = self._virtual - last.started
         last.work += (RECOMPUTED - 1) * progress
         last.prompt += progress
-        self.batch_work -= RECOMPUTED * progress
         self.preemptions += 1
         heapq.heappush(self._waiting, (last.priority, last.order, last))
 

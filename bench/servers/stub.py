@@ -12,10 +12,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @contextmanager
-def stub(*, core: int | None) -> Iterator[str]:
-    """Run the stub with its usual 50 ms until the block ends; gives its base URL."""
+def stub(*, core: int | None, control_port: int = 0) -> Iterator[str]:
+    """Run the stub with its usual 50 ms until the block ends; gives its base URL. Control port 0 takes a free one."""
     port = free_port()
     command = [sys.executable, "-m", "stub", "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--control-port", "0", "--served-model-name", "bench"]
+    command += ["--control-port", str(control_port), "--served-model-name", "bench"]
     with running(command, port, core, {**os.environ, "PYTHONPATH": str(ROOT / "tests")}) as url:
         yield url
