@@ -8,6 +8,7 @@ from batchwright.api.changes import EFFECT_MEANINGS, FIELD_CHANGES, Effect
 from batchwright.api.conditions import CONDITION_MEANINGS, PHASE_MEANINGS, REASON_MEANINGS
 from batchwright.api.duration import DURATION_PATTERN
 from batchwright.api.exit_codes import EXIT_CODE_MEANINGS, FINAL_EXIT_CODES, ExitCode
+from batchwright.api.undone import UNDONE_MEANINGS
 
 Schema = dict[str, Any]
 
@@ -41,6 +42,13 @@ Conditions are the truth; `phase` follows from them. Every terminal phase has `C
 `kubectl wait` ends. A field that is not known yet is absent.
 """
 
+UNDONE_HEAD = """\
+## Requests that a batch ended without
+
+A batch that is stopped publishes what is finished. Each other request has a line in the errors file, and its input line in
+the retry file. Its `error.code` is one of these; it counts as failed.
+"""
+
 EXIT_CODES_HEAD = """\
 ## Exit codes of a worker
 
@@ -71,6 +79,8 @@ def reference(definition: Schema) -> str:
             table(("condition", "reason", "meaning"), _reason_rows()),
             "### Columns of `kubectl get`\n",
             table(("column", "field", "shown"), _column_rows(version["additionalPrinterColumns"])),
+            UNDONE_HEAD,
+            table(("code", "meaning"), ([_code(code), text] for code, text in UNDONE_MEANINGS.items())),
             EXIT_CODES_HEAD,
             table(("code", "name", "the Job controller", "meaning"), _exit_code_rows()),
         ]

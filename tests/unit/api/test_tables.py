@@ -12,6 +12,7 @@ from batchwright.api.conditions import (
     Reason,
 )
 from batchwright.api.exit_codes import EXIT_CODE_MEANINGS, FINAL_EXIT_CODES, ExitCode
+from batchwright.api.undone import UNDONE_MEANINGS, UNDONE_MESSAGES, Undone
 
 
 def test_every_reason_stands_under_a_condition() -> None:
@@ -22,6 +23,10 @@ def test_every_reason_stands_under_a_condition() -> None:
 def test_every_condition_and_exit_code_is_explained() -> None:
     assert CONDITION_MEANINGS.keys() == set(ConditionType)
     assert EXIT_CODE_MEANINGS.keys() == set(ExitCode)
+
+
+def test_every_code_of_an_undone_request_is_explained() -> None:
+    assert UNDONE_MEANINGS.keys() == UNDONE_MESSAGES.keys() == set(Undone)
 
 
 def test_reasons_are_words_that_a_condition_may_bear() -> None:
