@@ -1,4 +1,8 @@
-"""The commands behind the Makefile's targets: python3 -m hack.cluster COMMAND."""
+"""The commands behind the Makefile's targets, and what tests do to a cluster: python3 -m hack.cluster COMMAND.
+
+For instance `pause-api-server --seconds 20`: calls of the API server hang for so long. With `--stop` it is killed
+instead, and started again afterwards: connections are refused. Both return once it answers.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +49,8 @@ def _run(options: argparse.Namespace) -> None:
             machine_cluster.kill_node(options.node, layout)
         case "revive-node":
             machine_cluster.revive_node(options.node, layout)
+        case "pause-api-server":
+            machine_cluster.pause_api_server(options.seconds, layout, stop=options.stop)
 
 
 def _down(layout: Layout, checkout: Checkout) -> None:
@@ -71,8 +77,15 @@ def _node(text: str) -> Node:
         raise argparse.ArgumentTypeError(f"no node is called {text!r}: they are 1 to {len(NODES)}") from None
 
 
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds <= 600:
+        raise argparse.ArgumentTypeError("seconds are a number from 0 to 600")
+    return seconds
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python3 -m hack.cluster", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m hack.cluster", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     up = commands.add_parser("up", help="bring the cluster up, or what is missing of it")
     up.add_argument("--nodes", type=int, help="at least this many nodes, 1 to 3")
@@ -82,6 +95,9 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("build", help="compile all programs into the cache")
     for name, text in (("kill-node", "kill a node as a power cut would"), ("revive-node", "start it again")):
         commands.add_parser(name, help=text).add_argument("node", type=_node)
+    pause = commands.add_parser("pause-api-server", help="let the API server hang for a while")
+    pause.add_argument("--seconds", type=_seconds, default=20.0, help="for how long, at most 600 (default: 20)")
+    pause.add_argument("--stop", action="store_true", help="kill it, and start it again after that time")
     return parser
 
 

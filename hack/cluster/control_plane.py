@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from pathlib import Path
 
 from . import processes
 from .commands import succeeds, wait_until
+from .console import ClusterError
 from .layout import API_PORT, CLUSTER_DOMAIN, HOST_ADDRESS, SERVICE_NETWORK, Layout
 from .paths import cache_directory
 from .programs import CONTROL_PLANE_PROGRAMS, Program
@@ -28,6 +32,8 @@ def kubectl(layout: Layout, *arguments: str) -> tuple[str, ...]:
 def start(layout: Layout) -> None:
     """Start those of the processes that do not run, and wait until the API server is ready.
 
+    One that was left paused goes on.
+
     Raises:
         ClusterError: it did not become ready; the text names the log.
     """
@@ -35,14 +41,56 @@ def start(layout: Layout) -> None:
         _remove_sockets(layout)
     _start("etcd", _etcd(layout), layout)
     _start("kube-apiserver", _api_server(layout), layout)
+    _signal_api_server(layout, signal.SIGCONT)
+    _wait_until_ready(layout)
+    _start("kube-controller-manager", _controller_manager(layout), layout)
+    _start("kube-scheduler", _scheduler(layout), layout)
+
+
+def pause_api_server(layout: Layout, seconds: float) -> None:
+    """Let the API server hang: connections are taken, and nothing is answered. `start` mends a pause that was killed.
+
+    Raises:
+        ClusterError: it does not run.
+    """
+    if not _signal_api_server(layout, signal.SIGSTOP):
+        raise ClusterError("kube-apiserver does not run: 'make cluster-up' starts it")
+    try:
+        time.sleep(seconds)
+    finally:
+        _signal_api_server(layout, signal.SIGCONT)
+    _wait_until_ready(layout)
+
+
+def stop_api_server(layout: Layout, seconds: float) -> None:
+    """Kill the API server, and start it again after a while: meanwhile connections are refused.
+
+    Raises:
+        ClusterError: it does not run, or does not come back; the text says why.
+    """
+    if not _runs("kube-apiserver", layout):
+        raise ClusterError("kube-apiserver does not run: 'make cluster-up' starts it")
+    try:
+        processes.kill(layout.state, "kube-apiserver")
+        time.sleep(seconds)
+    finally:
+        start(layout)
+
+
+def _wait_until_ready(layout: Layout) -> None:
     wait_until(
         lambda: succeeds(*kubectl(layout, "get", "--raw", "/readyz"), timeout=5),
         "kube-apiserver did not become ready",
         seconds=90,
         remedy=f"see {layout.logs}/kube-apiserver.log and etcd.log",
     )
-    _start("kube-controller-manager", _controller_manager(layout), layout)
-    _start("kube-scheduler", _scheduler(layout), layout)
+
+
+def _signal_api_server(layout: Layout, number: signal.Signals) -> bool:
+    process = processes.main_process(processes.find(), layout.state, "kube-apiserver")
+    if process is not None:
+        os.kill(process.pid, number)
+    return process is not None
 
 
 def _runs(name: str, layout: Layout) -> bool:

@@ -112,6 +112,14 @@ def revive_node(node: Node, layout: Layout) -> None:
         _wait_until_node_ready(layout, node)
 
 
+def pause_api_server(seconds: float, layout: Layout, *, stop: bool) -> None:
+    """Have no API server for a while, as `control_plane` does it: one that hangs, or none at all."""
+    host.require_root()
+    with _locked(layout):
+        away = control_plane.stop_api_server if stop else control_plane.pause_api_server
+        away(layout, seconds)
+
+
 def load_images(archives: dict[str, Path], layout: Layout) -> bool:
     """Bring images into the nodes; False where no cluster is up."""
     if not layout.state.is_dir():
