@@ -45,8 +45,8 @@ Conditions are the truth; `phase` follows from them. Every terminal phase has `C
 UNDONE_HEAD = """\
 ## Requests that a batch ended without
 
-A batch that is stopped publishes what is finished. Each other request has a line in the errors file, and its input line in
-the retry file. Its `error.code` is one of these; it counts as failed.
+A batch that is stopped publishes what is finished. Each other request has a line in the errors file, and its input line
+in the retry file. Its `error.code` is one of these; it counts as failed.
 """
 
 EXIT_CODES_HEAD = """\
