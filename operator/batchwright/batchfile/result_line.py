@@ -27,6 +27,11 @@ _SURROGATE: Final = re.compile(
 )
 
 
+def request_id_of(fingerprint: str, line_number: int) -> str:
+    """The id of a request's result line; the same whoever sends it."""
+    return f"batch_req_{fingerprint}_{line_number}"
+
+
 def result_line(*, request_id: str, custom_id: str, status: int, server_request_id: str, body: bytes) -> bytes:
     """A line for an HTTP answer of any status, without its end. `body` is a whole JSON text."""
     return b"".join(
@@ -124,6 +129,10 @@ class _Error(Struct, gc=False):
     code: str
 
 
+class _Identified(Struct, gc=False):
+    id: str
+
+
 class FinishedLine(Struct, gc=False):
     """What a resumed worker reads of a result line."""
 
@@ -150,6 +159,7 @@ class FinishedLine(Struct, gc=False):
 
 
 _finished = Decoder(FinishedLine)
+_identified = Decoder(_Identified)
 
 
 def read_finished_line(line: bytes) -> FinishedLine:
@@ -161,6 +171,18 @@ def read_finished_line(line: bytes) -> FinishedLine:
     try:
         return _finished.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"not a result line: {error}") from error
+
+
+def line_number_of(line: bytes) -> int:
+    """Which line of the input a result line is for, from 1: its id tells.
+
+    Raises:
+        ValueError: it is no line of ours.
+    """
+    try:
+        return int(_identified.decode(line).id.rpartition("_")[2])
+    except (ValueError, RecursionError) as error:  # what the decoder raises is a ValueError, too
         raise ValueError(f"not a result line: {error}") from error
 
 

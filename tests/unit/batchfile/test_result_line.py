@@ -12,7 +12,9 @@ from batchwright.batchfile.result_line import (
     failure_line,
     in_one_line,
     is_success,
+    line_number_of,
     read_finished_line,
+    request_id_of,
     result_line,
     without_lone_surrogates,
 )
@@ -118,6 +120,17 @@ def test_a_header_that_is_no_utf8_does_not_stop_the_line() -> None:
 def test_a_line_is_read_back(line: bytes, custom_id: str, succeeded: bool, code: str, body: bytes) -> None:
     finished = read_finished_line(line)
     assert (finished.custom_id, finished.succeeded, finished.code, finished.body) == (custom_id, succeeded, code, body)
+
+
+@pytest.mark.parametrize("fingerprint", ["0123456789abcdef", "0123456789abcdef-2"])
+def test_its_id_tells_the_line_of_the_input(fingerprint: str) -> None:
+    assert line_number_of(line_of(b"{}", request_id=request_id_of(fingerprint, 12_345))) == 12_345
+
+
+@pytest.mark.parametrize("line", [b"", b"{}", b"\xff", b'{"id":5}', b'{"id":"batch_req_x_y"}'])
+def test_a_line_without_such_an_id_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError, match="not a result line"):
+        line_number_of(line)
 
 
 @pytest.mark.parametrize("line", [b"", b"{}", b'{"custom_id":"a"', b"[]", b"\xff", line_of(b"{}")[:-1]])

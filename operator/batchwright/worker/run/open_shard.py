@@ -15,7 +15,15 @@ from typing import Final
 from batchwright.batchfile.answer import read_answer
 from batchwright.batchfile.layout import WorkLayout
 from batchwright.batchfile.plan_record import RecordError, Shard, decode_record, encode_record
-from batchwright.batchfile.result_line import failure_line, in_one_line, is_success, read_finished_line, result_line
+from batchwright.batchfile.result_line import (
+    failure_line,
+    in_one_line,
+    is_success,
+    line_number_of,
+    read_finished_line,
+    request_id_of,
+    result_line,
+)
 from batchwright.batchfile.shard_record import (
     ERRORS,
     RESULTS,
@@ -31,7 +39,7 @@ from batchwright.worker.run.claims import WorkerIdentity
 from batchwright.worker.run.openings import Openings, is_given_up
 from batchwright.worker.run.spool import Place, Spool, SpooledFile
 from batchwright.worker.run.tally import Tally
-from batchwright.worker.server.verdicts import Answered, Outcome
+from batchwright.worker.server.verdicts import Answered, Failed, Outcome
 
 logger = logging.getLogger(__name__)
 
@@ -184,13 +192,36 @@ class OpenShard:
             RecordError: the segments hold lines that the shard doesn't.
         """
         if self._restored:
-            where = self._store.uri(self._layout.shard_segments(self.number))
-            raise RecordError(f"the segments under {where} hold {len(self._restored)} lines of another input")
+            raise self._of_another_input()
+        self._fed = True
+
+    def _of_another_input(self) -> RecordError:
+        where = self._store.uri(self._layout.shard_segments(self.number))
+        return RecordError(f"the segments under {where} hold {len(self._restored)} lines of another input")
+
+    def end_without_input(self, outcome: Failed) -> None:
+        """The input is gone or changed. What earlier attempts finished is kept, in the order of the line numbers in its
+        ids. The other requests are counted with the outcome, and have no line. Instead of the first `take_restored`.
+
+        Raises:
+            RecordError: the segments hold more lines than the shard.
+        """
+        lines_left = self.shard.lines - len(self._restored)
+        if lines_left < 0:
+            raise self._of_another_input()
+        with self._spool_lock:
+            places = sorted(self._restored.values(), key=lambda one: line_number_of(self._spool.line(one.place)))
+            for position, earlier in enumerate(places):
+                self._spool.assign(position, earlier.place, succeeded=earlier.succeeded)
+        self._restored.clear()
+        for _ in range(lines_left):
+            self.tally.failure(outcome.code)
+        self._done = self.shard.lines
         self._fed = True
 
     def deliver(self, *, position: int, line_number: int, custom_id: str, line: bytes, outcome: Outcome) -> None:
         """Take the outcome of a line. `position` counts the shard's requests from 0; `line` is the input's."""
-        request_id = f"batch_req_{self._fingerprint}_{line_number}"
+        request_id = request_id_of(self._fingerprint, line_number)
         if isinstance(outcome, Answered):
             succeeded = is_success(outcome.status)
             finished = result_line(

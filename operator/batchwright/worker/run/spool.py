@@ -171,6 +171,10 @@ class Spool:
         """Bytes of all finished lines so far."""
         return self._finished.size
 
+    def line(self, place: Place) -> bytes:
+        """A kept line, without its end."""
+        return self._finished.read(place.offset, place.length - 1)
+
     def whole_lines(self, start: int, most: int) -> bytes:
         """Finished lines from the byte `start` on, in the order in which they finished: as many whole ones as fit into
         `most` bytes, one at least; empty at the end.

@@ -9,7 +9,7 @@ import pytest
 from batchwright.batchfile.answer import Reading
 from batchwright.batchfile.counts import Usage
 from batchwright.batchfile.layout import WorkLayout
-from batchwright.batchfile.plan_record import Shard, decode_record, encode_record
+from batchwright.batchfile.plan_record import RecordError, Shard, decode_record, encode_record
 from batchwright.batchfile.result_line import read_finished_line
 from batchwright.batchfile.shard_record import ShardRecord, Totals
 from batchwright.storage.errors import StorageUnavailable
@@ -218,3 +218,36 @@ def test_what_others_put_beside_the_segments_is_left_alone(store: SlowStore, tmp
     shard = open_shard(store, tmp_path)
     shard.restore()
     assert shard.tally.totals() == Totals()
+
+
+class TestWithoutInput:
+    """A shard whose input is gone keeps what was finished, and counts the rest."""
+
+    def test_what_was_finished_comes_in_the_order_of_its_line_numbers(self, store: SlowStore, tmp_path: Path) -> None:
+        first = open_shard(store, tmp_path, lines=12, attempt="first")
+        deliver(first, 11, 3, 9)
+        deliver(first, 5, outcome=Failed("request_timeout", "late"))
+        first.flush()
+        shard = open_shard(store, tmp_path, lines=12)
+        shard.restore()
+        shard.end_without_input(Failed("batch_cancelled", "cancelled"))
+        assert shard.complete
+        totals = shard.commit()
+        assert totals is not None
+        assert (totals.completed, totals.error_codes) == (3, {"request_timeout": 1, "batch_cancelled": 8})
+        record = record_of(store)
+        assert record.results is not None
+        assert record.errors is not None
+        assert record.retry is None
+        ids = [read_finished_line(line).custom_id for line in store.read(record.results.key).splitlines()]
+        assert ids == ["id-3", "id-9", "id-11"]
+        assert (record.results.lines, record.errors.lines, record.lines) == (3, 1, 12)
+
+    def test_segments_of_more_lines_than_the_shard_has_are_refused(self, store: SlowStore, tmp_path: Path) -> None:
+        first = open_shard(store, tmp_path, lines=3, attempt="first")
+        deliver(first, 0, 1, 2)
+        first.flush()
+        shard = open_shard(store, tmp_path, lines=2)
+        shard.restore()
+        with pytest.raises(RecordError, match="segments/000000/ hold 3 lines of another input"):
+            shard.end_without_input(Failed("batch_cancelled", "cancelled"))
