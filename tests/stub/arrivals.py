@@ -4,6 +4,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from stub.journal import Journal
+
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
@@ -27,32 +29,49 @@ class ArrivalLog:
 
     Past `max_keys` a new key is no longer counted (its attempts all look like the first);
     `uncounted` says how many arrivals that concerned.
+    With a `journal` the counts begin with what earlier servers wrote into it.
     """
 
-    def __init__(self, *, max_keys: int = 200_000, last: int = 10_000) -> None:
+    def __init__(self, *, max_keys: int = 200_000, last: int = 10_000, journal: Journal | None = None) -> None:
         self._max_keys = max_keys
         self._last: deque[Arrival] = deque(maxlen=last)
         self._arrived: dict[str, int] = {}
         self._answered: dict[str, int] = {}
         self.total = 0
         self.uncounted = 0
+        self._journal = journal
+        for event, key in journal.replay() if journal else ():
+            if event == "arrived":
+                self._count(key)
+            else:
+                self._count_answer(key)
 
     def attempts(self, key: str) -> int:
         """Return how many arrivals of this key there were."""
         return self._arrived.get(key, 0)
 
     def arrive(self, arrival: Arrival) -> None:
-        self.total += 1
+        if self._journal:
+            self._journal.note(("arrived", arrival.key))
         self._last.append(arrival)
-        if arrival.key in self._arrived:
-            self._arrived[arrival.key] += 1
-        elif len(self._arrived) < self._max_keys:
-            self._arrived[arrival.key] = 1
-        else:
-            self.uncounted += 1
+        self._count(arrival.key)
 
     def answer(self, key: str) -> None:
         """Note that the request got a whole and sound answer of 200."""
+        if self._journal:
+            self._journal.note(("answered", key))
+        self._count_answer(key)
+
+    def _count(self, key: str) -> None:
+        self.total += 1
+        if key in self._arrived:
+            self._arrived[key] += 1
+        elif len(self._arrived) < self._max_keys:
+            self._arrived[key] = 1
+        else:
+            self.uncounted += 1
+
+    def _count_answer(self, key: str) -> None:
         if key in self._arrived:
             self._answered[key] = self._answered.get(key, 0) + 1
 
@@ -61,6 +80,8 @@ class ArrivalLog:
         self._arrived.clear()
         self._answered.clear()
         self.total = self.uncounted = 0
+        if self._journal:
+            self._journal.clear()
 
     def snapshot(self, *, last: int) -> dict[str, Any]:
         """Return the log as JSON values, with the latest `last` arrivals, oldest first."""
@@ -69,6 +90,7 @@ class ArrivalLog:
             "total": self.total,
             "distinct": len(self._arrived),
             "uncounted": self.uncounted,
+            "kept": self._journal is not None and self._journal.whole,
             "arrived": dict(self._arrived),
             "answered": dict(self._answered),
             "last": latest,

@@ -150,6 +150,7 @@ def stub_process(
     shutdown_timeout: float = 0.0,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
+    journal: Path | None = None,
     **settings: Any,
 ) -> Iterator[StubProcess]:
     """Run a server as a process, which ends with the context. Raises RuntimeError where it does not start."""
@@ -158,6 +159,7 @@ def stub_process(
         *("--shutdown-timeout", str(shutdown_timeout), "--switches", json.dumps(settings)),
         *(("--tls-cert", str(tls_cert)) if tls_cert else ()),
         *(("--tls-key", str(tls_key)) if tls_key else ()),
+        *(("--journal", str(journal)) if journal else ()),
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env=_environment())
     try:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from stub.errors import SwitchError
@@ -60,6 +61,7 @@ def _parser(environment: dict[str, str]) -> argparse.ArgumentParser:
     add("--tls-key", None, "its key")
     add("--log-keys", 200_000, "requests of which arrivals are counted", int)
     add("--log-last", 10_000, "latest arrivals that are kept", int)
+    add("--journal", None, "file with arrivals and answers, so that a server started again goes on counting", Path)
     return parser
 
 

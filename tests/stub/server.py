@@ -5,6 +5,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from aiohttp import web
 
@@ -13,6 +14,7 @@ from stub.arrivals import ArrivalLog
 from stub.control import Control
 from stub.errors import ApiError
 from stub.inference import ENDPOINTS, authorize, infer, refusal, request_id_headers
+from stub.journal import Journal
 from stub.listener import Listener
 from stub.models import model_list
 from stub.settings import Settings
@@ -37,6 +39,8 @@ class Config:
     tls_key: str | None = None
     log_keys: int = 200_000
     log_last: int = 10_000
+    journal: Path | None = None
+    """Keeps arrivals and answers, so that a server that is started again goes on counting."""
 
 
 class StubServer:
@@ -44,7 +48,9 @@ class StubServer:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self.state = State(config.settings, ArrivalLog(max_keys=config.log_keys, last=config.log_last))
+        self._journal = Journal(config.journal) if config.journal else None
+        log = ArrivalLog(max_keys=config.log_keys, last=config.log_last, journal=self._journal)
+        self.state = State(config.settings, log)
         self._control = Control(self.state, apply=self.apply, open_connections=lambda: len(self._main.connections))
         self._main: web.Server
         self._listener: Listener
@@ -98,6 +104,8 @@ class StubServer:
         for server in (self._main, self._control_server):
             server.pre_shutdown()
             await server.shutdown(timeout=0.1)
+        if self._journal:
+            self._journal.close()
 
     async def _wait_for_flight(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()

@@ -21,6 +21,7 @@ class ArrivalsView(Struct, frozen=True):
     total: int
     distinct: int
     uncounted: int
+    kept: bool
     arrived: dict[str, int]
     answered: dict[str, int]
     last: list[ArrivalView]

@@ -29,6 +29,23 @@ def test_the_fixture_is_as_after_a_start(stub: StubProcess) -> None:
     assert stub.arrivals().total == 1
 
 
+def test_with_a_journal_a_server_that_is_killed_and_started_again_goes_on_counting(
+    start_stub: Callable[..., StubProcess], tmp_path: Path
+) -> None:
+    first = start_stub(journal=tmp_path / "journal")
+    _ask_once(first, "a")
+    first.kill()
+    second = start_stub(journal=tmp_path / "journal")
+    _ask_once(second, "a")
+    arrivals = second.arrivals()
+    assert (arrivals.arrived, arrivals.answered, arrivals.kept) == ({"a": 2}, {"a": 2}, True)
+
+
+def _ask_once(stub: StubProcess, key: str) -> None:
+    body = chat() | {"metadata": {"id": key}}
+    assert httpx.post(f"{stub.url}{CHAT}", json=body, trust_env=False).status_code == 200
+
+
 @one_loop
 async def test_sigterm_aborts_what_is_in_flight_and_ends_with_0(start_stub: Callable[..., StubProcess]) -> None:
     stub = start_stub(delay="30")

@@ -126,3 +126,11 @@ def test_the_stub_takes_the_arguments_it_is_given() -> None:
     assert (config.host, config.port, config.control_port) == ("0.0.0.0", ports["http"], ports["control"])
     assert (config.settings.delay, config.settings.models) == ("0.05", ("stub-model",))
     assert container(STUB)["image"] == "batchwright.local/stub:dev"
+
+
+def test_the_stub_keeps_its_journal_on_a_volume_that_outlives_its_container() -> None:
+    (mount,) = container(STUB)["volumeMounts"]
+    assert Path(flag(STUB, "journal")).parent == Path(mount["mountPath"])
+    (volume,) = pod_spec(STUB)["volumes"]
+    assert volume["name"] == mount["name"]
+    assert "emptyDir" in volume

@@ -1,12 +1,14 @@
 """The parts that count and wait: arrivals in bounded memory, slots and queue, delays that freeze and abort."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from stub.arrivals import Arrival, ArrivalLog
 from stub.capacity import Capacity, QueueFullError
 from stub.flight import Flight
+from stub.journal import Journal
 
 
 def arrival(key: str, attempt: int = 0) -> Arrival:
@@ -34,6 +36,47 @@ def test_the_log_does_not_grow_past_its_bound() -> None:
     assert snapshot["arrived"] == {"a": 2, "b": 1}
     assert (snapshot["total"], snapshot["uncounted"], snapshot["last"]) == (5, 2, [])
     assert snapshot["answered"] == {}
+
+
+def journaled(path: Path, **options: int) -> ArrivalLog:
+    return ArrivalLog(journal=Journal(path, **options))
+
+
+def test_a_journal_keeps_counts_for_the_next_server_and_forgets_them_with_a_reset(tmp_path: Path) -> None:
+    log = journaled(tmp_path / "journal")
+    for key in ("a", "a", "b\n"):
+        log.arrive(arrival(key))
+    log.answer("a")
+    again = journaled(tmp_path / "journal")
+    assert again.attempts("a") == 2
+    snapshot = again.snapshot(last=10)
+    assert (snapshot["arrived"], snapshot["answered"]) == ({"a": 2, "b\n": 1}, {"a": 1})
+    assert (snapshot["total"], snapshot["last"], snapshot["kept"]) == (3, [], True)
+    again.clear()
+    assert journaled(tmp_path / "journal").snapshot(last=0)["total"] == 0
+
+
+def test_a_journal_does_without_a_line_that_was_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    journaled(path).arrive(arrival("a"))
+    with path.open("ab") as file:
+        file.write(b'["arrived","b')
+    journaled(path).arrive(arrival("c"))
+    assert journaled(path).snapshot(last=0)["arrived"] == {"a": 1, "c": 1}
+
+
+def test_a_journal_has_a_bound_and_says_what_it_lacks(tmp_path: Path) -> None:
+    log = journaled(tmp_path / "journal", max_bytes=40)
+    for key in ("a", "b", "c"):
+        log.arrive(arrival(key))
+    snapshot = log.snapshot(last=0)
+    assert (len(snapshot["arrived"]), snapshot["kept"]) == (3, False)
+    assert (tmp_path / "journal").stat().st_size <= 40
+    assert journaled(tmp_path / "journal").snapshot(last=0)["arrived"] == {"a": 1, "b": 1}
+
+
+def test_without_a_journal_nothing_is_kept() -> None:
+    assert ArrivalLog().snapshot(last=0)["kept"] is False
 
 
 async def take_in_order(capacity: Capacity, order: list[str], name: str, priority: int) -> None:
