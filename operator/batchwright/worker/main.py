@@ -29,7 +29,7 @@ from batchwright.worker.http import Served, serving
 from batchwright.worker.merge_stage import merge_patiently
 from batchwright.worker.plan import plan
 from batchwright.worker.run.drain import Drain
-from batchwright.worker.run.runner import SEGMENT_SECONDS
+from batchwright.worker.run.saving import SEGMENT_SECONDS
 from batchwright.worker.run.stage_run import run
 from batchwright.worker.stage import Mounts, Stage, open_stage
 

@@ -7,7 +7,7 @@ import pytest
 
 from batchwright.api.exit_codes import ExitCode
 from batchwright.api.reports import PlanReport, Progress
-from batchwright.worker.run.runner import BYTES_IN_FLIGHT
+from batchwright.worker.run.feeding import BYTES_IN_FLIGHT
 from batchwright.worker.run.shard_input import ORDERED_SHARE
 from batchwright.worker.run.stage_run import read_plan
 from fixtures.s3 import S3Bucket

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from msgspec import Struct
+
 from batchwright.api.defaults import RequestPolicy
 from batchwright.batchfile.result_line import is_success
 from batchwright.worker.api_key import ApiKey
@@ -37,8 +39,7 @@ MAX_MODEL_MISSES: Final = 2
 """A line that gets a 404 for the model so often from a server that lists it has its answer."""
 
 
-@dataclass(slots=True)
-class _Tries:
+class _Tries(Struct, gc=False):
     """What came of a line so far."""
 
     request_id: str
@@ -82,8 +83,10 @@ class Sender:
     sleep: Sleep = asyncio.sleep
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
-    async def send(self, path: str, body: Body, request_id: str, affinity: int | None = None) -> Outcome:
-        """The outcome of a line.
+    async def send(
+        self, path: str, body: Body, request_id: str, affinity: int | None = None, admitted: Pass | None = None
+    ) -> Outcome:
+        """The outcome of a line. `admitted`: what its first try was let in with; None: it is yet to be.
 
         Raises:
             Stopping: the worker leaves; the line has no outcome.
@@ -91,7 +94,7 @@ class Sender:
         """
         tries = _Tries(request_id)
         while True:
-            admitted = await self.gate.enter(tries.losses, new=tries.count == 0)
+            admitted = admitted or await self.gate.enter(tries.losses)
             verdict = await self._try(path, body, tries, affinity, admitted)
             outcome = await self._settle(tries, admitted, verdict) if isinstance(verdict, Retry) else verdict
             if outcome is not None:
@@ -99,6 +102,7 @@ class Sender:
                     self.gate.forget(request_id)
                     _log(outcome, tries)
                 return record_tries(outcome, tries.count, tries.charged, tries.broke)
+            admitted = None
 
     async def _try(
         self, path: str, body: Body, tries: _Tries, affinity: int | None, admitted: Pass

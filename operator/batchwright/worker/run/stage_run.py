@@ -17,7 +17,8 @@ from batchwright.worker.existing import find
 from batchwright.worker.run.claims import ShardQueue, WorkerIdentity
 from batchwright.worker.run.patience import patiently
 from batchwright.worker.run.progress import RunProgress
-from batchwright.worker.run.runner import SEGMENT_SECONDS, Runner
+from batchwright.worker.run.runner import Runner, line_queue
+from batchwright.worker.run.saving import SEGMENT_SECONDS
 from batchwright.worker.run.sender import Sender
 from batchwright.worker.run.shard_input import ShardInput
 from batchwright.worker.run.spool_folder import own_folder
@@ -56,7 +57,8 @@ async def run(
     layout = stage.layout.work(fingerprint)
     plan = await patiently(partial(read_plan, stage.output_store, layout))
     identity = WorkerIdentity(run=run, index=index, workers=workers, attempt=secrets.token_hex(4))
-    gate = Gate(Availability(times), limit_for(stage.policy))
+    lines = line_queue(stage.policy.max_concurrency)
+    gate = Gate(Availability(times, has_untried=lambda: lines.left), limit_for(stage.policy), lines)
     earlier = await patiently(partial(_earlier_state, stage.output_store, layout, identity))
     progress = RunProgress(identity, earlier, gate)
     logger.info("worker %d of %d, attempt %s, %d shards", index, workers, identity.attempt, len(plan.shards))
@@ -79,6 +81,7 @@ async def run(
                     shards=len(plan.shards),
                     exclusive=plan.conditional_put,
                 ),
+                lines=lines,
                 sender=Sender(transport, stage.policy, stage.api_key, gate, watch, sleep=sleep),
                 progress=progress,
                 identity=identity,

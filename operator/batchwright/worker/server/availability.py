@@ -34,12 +34,19 @@ _TRIED: Final = frozenset({Cause.ERRORS, Cause.PACED, Cause.KEY})
 class Availability:
     """What is known of the server. Events go in by methods in the past tense; the rest are questions."""
 
-    def __init__(self, times: WatchTimes | None = None, *, chance: Callable[[], float] = random.random) -> None:
-        """`chance` is evenly distributed over [0, 1)."""
+    def __init__(
+        self,
+        times: WatchTimes | None = None,
+        *,
+        has_untried: Callable[[], bool] = lambda: False,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """`has_untried`: whether there are lines that have not been sent yet. `chance` is evenly distributed over
+        [0, 1).
+        """
         self.times = times or WatchTimes()
         self.away: Away | None = None
-        self.has_untried: Callable[[], bool] = lambda: False
-        """Whether there are lines that have not been sent yet."""
+        self.has_untried: Final = has_untried
         self._changed_at = -math.inf
         """When the server went away or came back last."""
         self._answered_at = -math.inf

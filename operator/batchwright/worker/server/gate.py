@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from batchwright.api.conditions import Reason
 from batchwright.worker.run.stopping import Stopping
@@ -57,24 +57,48 @@ class Pass:
         self.task: asyncio.Task[object] | None = None
 
 
-class Gate:
-    """Lets tries through, in the order in which they come.
+class Untried(Protocol):
+    """Lines that were never sent."""
 
-    With a healthy server nobody waits here, and nothing happens but counting.
+    @property
+    def ready(self) -> bool:
+        """Whether one of them waits, and somebody to send it."""
+        ...
+
+    def let_in(self, admitted: Pass) -> None:
+        """Let the next one in. To be called only while it is ready."""
+        ...
+
+
+class _NoLines:
+    ready = False
+
+    def let_in(self, admitted: Pass) -> None:
+        raise AssertionError("no line is ready")
+
+
+class Gate:
+    """Lets tries through: lines that are tried again in the order in which they come, by turns with those that were
+    never sent. So neither keep the other waiting, whatever becomes of them.
+
+    With a healthy server nothing happens here but counting.
     """
 
     def __init__(
-        self, availability: Availability, limit: Limit, *, clock: Callable[[], float] = time.monotonic
+        self,
+        availability: Availability,
+        limit: Limit,
+        untried: Untried | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`untried` says that it has become ready by a call of `let_in`; None: every line comes by `enter`."""
         self.availability = availability
         self.limit = limit
         self.in_flight = 0
         self.clock = clock
         self.outage: Outage | None = None
         """What is told of a server that is away."""
-        self.has_untried: Callable[[], bool] = lambda: False
-        """Whether there are lines that have not come to the gate yet; whoever has them sets it."""
-        availability.has_untried = lambda: self._newcomers > 0 or self.has_untried()
         self.attention = asyncio.Event()
         """Set when the watch must look again: something has failed."""
         self._open = True
@@ -83,8 +107,8 @@ class Gate:
         self._stopped = False
         self._waiting: deque[tuple[asyncio.Future[Pass], int]] = deque()
         """Who waits, and at how many total losses each was in flight."""
-        self._newcomers = 0
-        """Those of them who were never let in."""
+        self._untried: Untried = untried or _NoLines()
+        self._untried_is_next = False
         self._unsettled: list[asyncio.Future[None]] = []
         self._suspects: dict[Pass, int] = {}
         """Tries that may be what breaks the server, and how many may be in flight with each."""
@@ -97,12 +121,11 @@ class Gate:
         self._lost_all = False
         """Whether the outage took what was in flight."""
 
-    async def enter(self, losses: int = 0, *, new: bool = False) -> Pass:
+    async def enter(self, losses: int = 0) -> Pass:
         """Wait for one's turn. Every Pass must come back, by one of the methods below.
 
         Args:
             losses: at how many losses of all that was in flight the line was among it.
-            new: it is the first try of its line.
 
         Raises:
             Stopping: the worker leaves.
@@ -110,25 +133,22 @@ class Gate:
         if self._free and not self._waiting and not losses and self.in_flight < self.limit.limit:
             admitted = self._admit(trial=False)
         else:
-            admitted = await self._turn(losses, new)
+            admitted = await self._turn(losses)
         admitted.task = asyncio.current_task()
         return admitted
 
-    async def _turn(self, losses: int, new: bool) -> Pass:
+    async def _turn(self, losses: int) -> Pass:
         if self._stopped:
             raise Stopping
         future: asyncio.Future[Pass] = asyncio.get_running_loop().create_future()
         self._waiting.append((future, losses))
-        self._newcomers += new
+        self.let_in()
         try:
-            self.let_in()
             return await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
                 self.gave_up(future.result())
             raise
-        finally:
-            self._newcomers -= new
 
     def _admit(self, *, trial: bool) -> Pass:
         now = self.clock()
@@ -266,26 +286,36 @@ class Gate:
 
     def let_in(self) -> None:
         """Let in as many as may come in."""
-        while self._waiting and (trial := self._next_is_trial()) is not None:
-            future, losses = self._waiting.popleft()
-            if future.done():
-                continue
-            admitted = self._admit(trial=trial)
-            if losses:
-                self._suspects[admitted] = company(self.limit.limit, losses)
-                self._free = False
-            future.set_result(admitted)
+        while self._waiting or self._untried.ready:
+            untried = self._untried.ready and (self._untried_is_next or not self._waiting)
+            losses = 0 if untried else self._waiting[0][1]
+            trial = self._is_trial(losses)
+            if trial is None:
+                return
+            if untried:
+                self._untried.let_in(self._admit(trial=trial))
+            else:
+                self._let_in_again(*self._waiting.popleft(), trial=trial)
+            self._untried_is_next = not untried
 
-    def _next_is_trial(self) -> bool | None:
-        """Whether who comes next does so for a trial; None: nobody may."""
+    def _let_in_again(self, future: asyncio.Future[Pass], losses: int, *, trial: bool) -> None:
+        if future.done():
+            return
+        admitted = self._admit(trial=trial)
+        if losses:
+            self._suspects[admitted] = company(self.limit.limit, losses)
+            self._free = False
+        future.set_result(admitted)
+
+    def _is_trial(self, losses: int) -> bool | None:
+        """Whether who comes next, after so many losses, does so for a trial; None: nobody may."""
         if self._open:
-            return False if self.in_flight < self._room_for_next() else None
+            return False if self.in_flight < self._room_after(losses) else None
         wanted = not self._stopped and self.availability.wants_trial(self.clock())
         return True if wanted else None
 
-    def _room_for_next(self) -> int:
+    def _room_after(self, losses: int) -> int:
         limit = self.limit.limit
-        losses = self._waiting[0][1]
         if losses or self._suspects:
             return min(company(limit, losses), *self._suspects.values(), limit)
         return limit
@@ -315,12 +345,15 @@ class Gate:
     def drop_in_flight(self, *, trials: bool = True) -> None:
         """End every try that is in flight, trials too or not: the server is gone, and nothing will come of them.
 
-        One whose answer has just come in is left to take it.
+        One whose answer has just come in is left to take it: it does so within this turn of the event loop or the next.
         """
-        for admitted in self._passes:
-            if admitted.dropped or (admitted.trial and not trials):
-                continue
-            if admitted.task is not None and not _has_news(admitted.task):
+        lost = [admitted for admitted in self._passes if trials or not admitted.trial]
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, self._drop, lost)
+
+    def _drop(self, lost: list[Pass]) -> None:
+        for admitted in lost:
+            if admitted in self._passes and admitted.task is not None and not admitted.dropped:
                 admitted.dropped = True
                 admitted.task.cancel()
 
@@ -351,11 +384,3 @@ class Gate:
                 future.set_exception(Stopping())
         self._waiting.clear()
         self.attention.set()
-
-
-def _has_news(task: asyncio.Task[object]) -> bool:
-    """Whether a task is about to go on, since what it waits for has come. Asyncio tells so by nothing but a private
-    attribute; without it a task counts as one that waits.
-    """
-    waits_for = getattr(task, "_fut_waiter", task)
-    return waits_for is None or (waits_for is not task and waits_for.done())

@@ -23,7 +23,7 @@ from batchwright.storage.protocol import ObjectInfo
 from batchwright.worker.api_key import ApiKey
 from batchwright.worker.run.claims import ShardQueue, WorkerIdentity
 from batchwright.worker.run.progress import RunProgress
-from batchwright.worker.run.runner import Runner
+from batchwright.worker.run.runner import Runner, line_queue
 from batchwright.worker.run.sender import Sender
 from batchwright.worker.run.shard_input import ShardInput
 from batchwright.worker.run.stopping import sleep_unless
@@ -189,7 +189,8 @@ class Work:
         sleep = sleep_unless(stopping)
         identity = WorkerIdentity(1, index, workers, attempt)
         policy = RequestPolicy(timedelta(seconds=60), self.retries, self.concurrency, None)
-        gate = Gate(Availability(times), FixedLimit(self.concurrency))
+        lines = line_queue(self.concurrency)
+        gate = Gate(Availability(times, has_untried=lambda: lines.left), FixedLimit(self.concurrency), lines)
         watch = Watch(transport, gate, ApiKey(None), self.plan.model)
         return Runner(
             plan=self.plan,
@@ -203,6 +204,7 @@ class Work:
                 shards=len(self.plan.shards),
                 exclusive=True,
             ),
+            lines=lines,
             sender=Sender(transport, policy, ApiKey(None), gate, watch, sleep=sleep),
             progress=RunProgress(identity, self.state(), gate),
             identity=identity,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchwright.api.reports import Progress
-from batchwright.worker.run import runner
+from batchwright.worker.run import feeding
 from unit.worker.run.running import (
     LAYOUT,
     ScriptedTransport,
@@ -60,7 +60,7 @@ async def test_the_next_shard_is_sent_while_the_slow_lines_of_one_are_waited_for
 
 
 async def test_shards_with_slow_lines_don_t_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "MAX_OPEN_SHARDS", 2)
+    monkeypatch.setattr(feeding, "MAX_OPEN_SHARDS", 2)
     work = Work(tmp_path, lines=50)
     transport = ScriptedTransport(lambda custom_id: None if custom_id.endswith("0") else answer())
     async with running(work.runner(transport)) as task:
@@ -73,7 +73,7 @@ async def test_shards_with_slow_lines_don_t_pile_up(tmp_path: Path, monkeypatch:
 
 
 async def test_large_lines_are_bounded_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "BYTES_IN_FLIGHT", 2500)
+    monkeypatch.setattr(feeding, "BYTES_IN_FLIGHT", 2500)
     work = Work(tmp_path, lines=20, padding=900, concurrency=10)
     transport = ScriptedTransport(hold_all)
     async with running(work.runner(transport)) as task:

@@ -80,7 +80,7 @@ class TestFailure:
 
         monkeypatch.setattr(Spool, "append", append_once_in_vain)
         transport = ScriptedTransport(lambda custom_id: answer() if custom_id == "id-0" else None)
-        assert await self.failed(work, transport, OSError, held=4) is full
+        assert await self.failed(work, transport, OSError, held=3) is full
         assert sorted(work.segment_ids()) == sorted(set(transport.arrived) - {"id-0"})
 
     async def test_a_refused_commit(self, tmp_path: Path) -> None:

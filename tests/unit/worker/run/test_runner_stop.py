@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from batchwright.worker.run import patience, runner
+from batchwright.worker.run import feeding, patience, saving
 from batchwright.worker.run.spool import Spool, SpooledFile
 from batchwright.worker.server.findings import WatchTimes
 from batchwright.worker.transport.errors import ConnectFailed
@@ -61,7 +61,7 @@ class TestStop:
         await self.finished_by_another(work, transport)
 
     async def test_while_the_byte_budget_is_used_up(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(runner, "BYTES_IN_FLIGHT", 2500)
+        monkeypatch.setattr(feeding, "BYTES_IN_FLIGHT", 2500)
         work = Work(tmp_path, lines=20, padding=900, concurrency=10)
         transport = ScriptedTransport(hold_all)
         await self.stopped(work, transport, in_flight=2)
@@ -70,7 +70,7 @@ class TestStop:
     async def test_while_there_is_no_room_for_another_shard(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(runner, "MAX_OPEN_SHARDS", 1)
+        monkeypatch.setattr(feeding, "MAX_OPEN_SHARDS", 1)
         work = Work(tmp_path, lines=30)
         transport = ScriptedTransport(lambda custom_id: None if custom_id == "id-5" else answer())
         await self.stopped(work, transport, in_flight=1)
@@ -79,7 +79,7 @@ class TestStop:
     async def test_while_there_is_no_room_and_the_open_shard_cannot_end(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(runner, "MAX_OPEN_SHARDS", 1)
+        monkeypatch.setattr(feeding, "MAX_OPEN_SHARDS", 1)
         work = Work(tmp_path, lines=6, lines_per_shard=3, retries=100)
         transport = ScriptedTransport(lambda custom_id: answer(503))
         worker = work.runner(transport)
@@ -150,7 +150,7 @@ class TestStop:
     async def test_abandoned_it_does_not_wait_for_a_store_that_hangs(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(runner, "LAST_SAVE_SECONDS", 0.05)
+        monkeypatch.setattr(saving, "LAST_SAVE_SECONDS", 0.05)
         work, hanging = Work(tmp_path, lines=50), threading.Event()
         work.store.fail = lambda operation, key: None if "claims" in key else hanging.wait(SECONDS) and None
         transport = ScriptedTransport(lambda custom_id: answer() if custom_id == "id-0" else None)
@@ -165,8 +165,8 @@ class TestStop:
     async def test_abandoned_it_does_not_wait_for_a_shard_that_is_being_copied(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(runner, "LAST_SAVE_SECONDS", 0.05)
-        monkeypatch.setattr(runner, "DISCARD_SECONDS", 0.05)
+        monkeypatch.setattr(saving, "LAST_SAVE_SECONDS", 0.05)
+        monkeypatch.setattr(saving, "DISCARD_SECONDS", 0.05)
         copying, go_on, copied = (threading.Event() for _ in range(3))
         ordered = Spool.ordered
 
@@ -189,7 +189,7 @@ class TestStop:
     async def test_until_it_is_abandoned_it_waits_for_a_store_that_is_away(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(runner, "LAST_SAVE_SECONDS", 0.0)
+        monkeypatch.setattr(saving, "LAST_SAVE_SECONDS", 0.0)
         monkeypatch.setattr(patience, "FIRST_PAUSE", 0.001)
         work = Work(tmp_path, lines=50)
         work.store.fail = lambda operation, key: away(key) if "segments" in key else None

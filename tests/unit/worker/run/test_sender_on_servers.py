@@ -13,6 +13,7 @@ import pytest
 
 from batchwright.api.defaults import RequestPolicy
 from batchwright.worker.api_key import ApiKey
+from batchwright.worker.run.lines import LineQueue
 from batchwright.worker.run.sender import MAX_BROKEN_TRIES, Sender
 from batchwright.worker.server.adaptive_limit import AdaptiveLimit
 from batchwright.worker.server.availability import Availability
@@ -130,16 +131,20 @@ async def _run(
     within: float,
 ) -> Job:
     server = job.server
-    gate = Gate(Availability(), limit, clock=seconds)
+    queue = LineQueue[str](2 * policy.max_concurrency)
+    gate = Gate(Availability(has_untried=lambda: queue.left), limit, queue, clock=seconds)
     watch = Watch(server, gate, ApiKey(None), "m")
     sender = Sender(server, policy, ApiKey(None), gate, watch)
-    queue = list(reversed(lines))
-    gate.has_untried = lambda: bool(queue)
+
+    async def feed() -> None:
+        for line in lines:
+            await queue.put(line, gate)
+        queue.end()
 
     async def send_all() -> None:
-        while queue:
-            line = queue.pop()
-            job.outcomes[line] = await sender.send("/v1/x", line.encode(), line)
+        while taken := await queue.take(gate):
+            line, admitted = taken
+            job.outcomes[line] = await sender.send("/v1/x", line.encode(), line, admitted=admitted)
             job.took = seconds()
 
     async def note_outages() -> None:
@@ -148,7 +153,7 @@ async def _run(
                 job.outages.append(gate.outage)
             await asyncio.sleep(0.25)
 
-    beside = [asyncio.create_task(watch.run()), asyncio.create_task(note_outages())]
+    beside = [asyncio.create_task(one) for one in (watch.run(), note_outages(), feed())]
     sending = [asyncio.create_task(send_all()) for _ in range(policy.max_concurrency)]
     await asyncio.wait(sending, timeout=within)
     for task in (*sending, *beside):

@@ -15,7 +15,12 @@ class Server:
     """Availability over time; each event comes `after` seconds after the one before it."""
 
     now: float = 100.0
-    availability: Availability = field(default_factory=lambda: Availability(TIMES, chance=lambda: 1.0))
+    untried: bool = False
+    """Whether there are lines that were never sent."""
+    availability: Availability = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.availability = Availability(TIMES, has_untried=lambda: self.untried, chance=lambda: 1.0)
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
@@ -55,7 +60,7 @@ class Server:
         """What is settled after the pause, once nothing is in flight any more, and after the probes that it takes."""
         ended = self.now if ended is None else ended
         self.now += pause
-        self.availability.has_untried = lambda: untried
+        self.untried = untried
         for _ in range(3):
             settled = self.availability.settles(self.now, failure, ended=ended, oldest=math.inf)
             if settled is not None:

@@ -60,7 +60,7 @@ class TestErrors:
         ended = server.now
         server.wait(1.0)
         server.probed(Health.ALIVE)
-        server.availability.has_untried = lambda: untried
+        server.untried = untried
         assert server.is_open_question(failure, ended=ended, oldest=ended + 0.5) is untried
 
     def test_it_is_not_settled_before_a_probe_that_began_after_it(self) -> None:
@@ -191,7 +191,7 @@ class TestErrors:
         server = Server().erring()
         server.wait(5.0)
         assert server.availability.wants_trial(server.now)
-        server.availability.has_untried = lambda: True
+        server.untried = True
         assert server.availability.next_at(server.now, 0) == float("inf")
 
 
@@ -200,7 +200,7 @@ class TestPatience:
 
     def waited(self, seconds: float, *, untried: bool = False) -> Server:
         server = Server().erring()
-        server.availability.has_untried = lambda: untried
+        server.untried = untried
         server.wait(seconds)
         return server
 

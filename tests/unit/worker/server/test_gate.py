@@ -1,6 +1,7 @@
 """Who may send, and when: up to the limit, in the order of coming, and not to a server that is away."""
 
 import asyncio
+import math
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -242,6 +243,69 @@ class TestAway:
         tasks[2].cancel()
 
 
+@dataclass
+class Lines:
+    """Lines that were never sent, with somebody to send each."""
+
+    count: int
+    passes: list[Pass] = field(default_factory=list)
+
+    @property
+    def ready(self) -> bool:
+        return len(self.passes) < self.count
+
+    def let_in(self, admitted: Pass) -> None:
+        self.passes.append(admitted)
+
+
+class TestLinesThatWereNeverSent:
+    def gate(self, clock: Clock, limit: NotedLimit, lines: Lines) -> Gate:
+        return Gate(Availability(chance=lambda: 1.0), limit, lines, clock=clock)
+
+    async def test_as_many_are_let_in_as_the_limit_allows(self, clock: Clock, limit: NotedLimit) -> None:
+        lines = Lines(5)
+        gate = self.gate(clock, limit, lines)
+        gate.let_in()
+        assert len(lines.passes) == 2
+        gate.gave_up(lines.passes[0])
+        assert len(lines.passes) == 3
+
+    async def test_they_come_by_turns_with_those_that_are_tried_again(self, clock: Clock, limit: NotedLimit) -> None:
+        lines = Lines(0)
+        gate = self.gate(clock, limit, lines)
+        in_flight = [await gate.enter(), await gate.enter()]
+        tasks = await waiting(gate, 3)
+        lines.count = 3
+        came = []
+        for _ in range(6):
+            gate.gave_up(in_flight.pop(0))
+            await settle()
+            passed_by = [task.result() for task in tasks if task.done()]
+            came.append((len(passed_by), len(lines.passes)))
+            in_flight = [one for one in (*passed_by, *lines.passes) if one.ended == math.inf]
+        assert came[-1] == (3, 3)
+        assert all(abs(again - new) <= 1 for again, new in came)
+
+    async def test_one_of_them_is_the_trial_even_where_bad_lines_are_tried_again_and_again(
+        self, clock: Clock, limit: NotedLimit
+    ) -> None:
+        lines = Lines(0)
+        gate = self.gate(clock, limit, lines)
+        leave_for(gate)
+        tasks = await waiting(gate, 2)
+        lines.count = 1
+        for _ in range(2):
+            clock.now += 60.0
+            gate.update()
+            await settle()
+            passes = [*lines.passes, *(task.result() for task in tasks if task.done())]
+            [trial] = [one for one in passes if one.ended == math.inf]
+            gate.failed(trial, REFUSED_KEY, line="a", clean=True)
+        assert len(lines.passes) == 1
+        for task in tasks:
+            task.cancel()
+
+
 class TestSuspects:
     """Lines that were in flight when the server broke with everything."""
 
@@ -280,6 +344,36 @@ class TestDrop:
         coming.set_result("an answer")
         gate.drop_in_flight()
         assert await task == "an answer"
+
+    async def test_so_is_one_that_comes_later_in_the_same_turn_of_the_loop(self, gate: Gate) -> None:
+        coming: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def one() -> str:
+            admitted = await gate.enter()
+            answer = await coming
+            gate.answered(admitted, Signal.SUCCESS)
+            return answer
+
+        task = asyncio.create_task(one())
+        await settle()
+        gate.drop_in_flight()
+        coming.set_result("an answer")
+        await settle()
+        assert await task == "an answer"
+
+    async def test_what_gets_no_answer_is_ended(self, gate: Gate) -> None:
+        passes = []
+
+        async def one() -> None:
+            passes.append(await gate.enter())
+            await asyncio.sleep(3600)
+
+        task = asyncio.create_task(one())
+        await settle()
+        gate.drop_in_flight()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert passes[0].dropped
 
     async def test_a_trial_can_be_left(self, gate: Gate, clock: Clock) -> None:
         leave_for(gate)
