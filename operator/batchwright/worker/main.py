@@ -20,6 +20,7 @@ from batchwright.api import defaults, names
 from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import ExitCode
 from batchwright.api.reports import InterruptedReport, Progress, Report, ShardsMissingReport, encode_report
+from batchwright.api.undone import Undone
 from batchwright.api.worker_job import WorkerJob
 from batchwright.storage.errors import EndpointUnreachable
 from batchwright.storage.patience import Patience
@@ -129,6 +130,14 @@ def _parser() -> argparse.ArgumentParser:
         default=float(environment("BATCHWRIGHT_SEGMENT_SECONDS", str(SEGMENT_SECONDS))),
         help="seconds between two segments: the finished work that a killed worker loses at most",
     )
+    stages.choices["merge"].add_argument(
+        "--undone",
+        type=Undone,
+        choices=list(Undone),
+        metavar="CODE",
+        help="close a batch that was stopped: requests without an outcome get error lines of this code"
+        f" ({', '.join(Undone)})",
+    )
     return parser
 
 
@@ -153,7 +162,9 @@ def _run_stage(stage: Stage, options: argparse.Namespace) -> tuple[ExitCode, Rep
     if options.stage == "plan":
         patience = Patience(PLAN_PATIENCE_SECONDS)
         return ExitCode.DONE, patience.call(lambda: plan(stage), unless=EndpointUnreachable)
-    report = merge_patiently(stage, fingerprint=options.fingerprint, run=options.run, port=options.port)
+    report = merge_patiently(
+        stage, fingerprint=options.fingerprint, run=options.run, port=options.port, undone=options.undone
+    )
     return ExitCode.SHARDS_MISSING if isinstance(report, ShardsMissingReport) else ExitCode.DONE, report
 
 

@@ -2,11 +2,13 @@
 
 It can be run again at any time with the same result: before the shard files are deleted it joins them anew, afterwards
 the summary and the published objects speak for it.
+
+A closing merge is that of a batch which was stopped: it first finishes the shards that have no record.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -16,6 +18,7 @@ from batchwright.api import status
 from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import ExitCode
 from batchwright.api.reports import MergeReport, ShardsMissingReport
+from batchwright.api.undone import Undone
 from batchwright.batchfile.layout import WorkLayout
 from batchwright.batchfile.plan_record import PlanRecord, encode_record
 from batchwright.batchfile.shard_record import (
@@ -30,9 +33,11 @@ from batchwright.batchfile.shard_record import (
 )
 from batchwright.storage.errors import NotFound, ObjectChanged
 from batchwright.storage.patience import Patience
-from batchwright.storage.protocol import ObjectRange, ObjectStore
+from batchwright.storage.protocol import ObjectStore
+from batchwright.worker.closing import NO_INDEX, Closed, close_shards
 from batchwright.worker.existing import find
 from batchwright.worker.failures import StageFailed, final
+from batchwright.worker.pieces import pieces_of
 from batchwright.worker.published import published_before, published_keys, read_records
 from batchwright.worker.run.progress import usage_status
 from batchwright.worker.run.stage_run import read_plan
@@ -52,44 +57,68 @@ def merge(
     stage: Stage,
     *,
     fingerprint: str,
+    run: int = 1,
+    undone: Undone | None = None,
     progressed: Progressed = lambda done, total: None,
+    closed: Closed = lambda done, total: None,
     patience: Patience | None = None,
 ) -> MergeReport | ShardsMissingReport:
-    """Publish the results, or say which shards have no record. With `patience` a join outlasts an outage of the store.
+    """Publish the results, or say which shards have no record. With `patience` it outlasts an outage of the store.
+
+    `undone` makes it a closing merge, which reports no missing shards: their unfinished requests get error lines with
+    this code. `run` is the last run's number.
 
     Raises:
         StageFailed: the records contradict the plan, or what they name is gone.
         StorageError, RecordError: the storage or a record can't be used.
+        OSError: the spool can't be written.
     """
-    store, layout = stage.output_store, stage.layout.work(fingerprint)
+    store, layout, patience = stage.output_store, stage.layout.work(fingerprint), patience or Patience()
     plan = read_plan(store, layout)
     summary = published_before(stage, layout)
     if summary is not None:
         summary = _renamed(stage, layout, summary)
     else:
-        committed = {layout.shard_of_record(info.key) for info in store.list(layout.records)}
-        missing = sorted(set(range(len(plan.shards))) - committed)
-        if missing:
+        missing = _missing(store, layout, plan)
+        if missing and undone is None:
             return ShardsMissingReport(count=len(missing), shards=ranges(missing))
-        summary = _publish_once(stage, layout, plan, progressed, patience)
-    warnings = tuple(_remove_stale(stage, summary))
+
+        def publish() -> SummaryRecord:
+            if undone is not None and missing:
+                close_shards(stage, layout, plan, missing, undone, run=run, patience=patience, closed=closed)
+            return _publish(stage, plan, _read_records(store, layout, plan), progressed, patience)
+
+        summary = _publish_once(stage, layout, publish)
+    warnings = (*_unlisted(summary, plan), *_remove_stale(stage, summary))
     _abort_uploads(stage, layout)
     if not stage.job.keep_work_objects:
         warnings += _clean(store, layout)
     return _report(store, summary, warnings)
 
 
+def _missing(store: ObjectStore, layout: WorkLayout, plan: PlanRecord) -> list[int]:
+    """Shards without a record, in order."""
+    committed = {layout.shard_of_record(info.key) for info in store.list(layout.records)}
+    return sorted(set(range(len(plan.shards))) - committed)
+
+
 def _read_records(store: ObjectStore, layout: WorkLayout, plan: PlanRecord) -> list[ShardRecord]:
     records = read_records(store, [layout.record(number) for number in range(len(plan.shards))])
     for record, shard in zip(records, plan.shards, strict=True):
         counted = record.totals.completed + record.totals.failed
-        kept = sum(file.lines for file in (record.results, record.errors) if file is not None)
-        if not record.lines == shard.lines == counted == kept:
+        kept = _kept(record)
+        # Only a closing merge without the input has no line for what it counts.
+        listed = kept == record.lines or (kept < record.lines and record.index == NO_INDEX)
+        if not (listed and record.lines == shard.lines == counted):
             raise _contradiction(
                 f"Shard {record.shard} has {shard.lines} lines in the plan, {kept} in its files and {counted} in its"
                 " counts. Nothing was published; please report this."
             )
     return records
+
+
+def _kept(record: ShardRecord) -> int:
+    return sum(file.lines for file in (record.results, record.errors) if file is not None)
 
 
 def _renamed(stage: Stage, layout: WorkLayout, summary: SummaryRecord) -> SummaryRecord:
@@ -112,19 +141,16 @@ def _renamed(stage: Stage, layout: WorkLayout, summary: SummaryRecord) -> Summar
     return summary
 
 
-def _publish_once(
-    stage: Stage, layout: WorkLayout, plan: PlanRecord, progressed: Progressed, patience: Patience | None
-) -> SummaryRecord:
+def _publish_once(stage: Stage, layout: WorkLayout, publish: Callable[[], SummaryRecord]) -> SummaryRecord:
     """Publish, and write the summary; or find that another merge, on a node that was cut off, did it meanwhile."""
-    store = stage.output_store
     try:
-        summary = _publish(stage, plan, _read_records(store, layout, plan), progressed, patience)
-    except StageFailed:
+        summary = publish()
+    except (StageFailed, NotFound):  # it has deleted the work objects
         published = published_before(stage, layout)
         if published is None:
             raise
         return published
-    store.write(layout.summary, encode_record(summary))
+    stage.output_store.write(layout.summary, encode_record(summary))
     return summary
 
 
@@ -133,7 +159,7 @@ def _publish(
     plan: PlanRecord,
     records: Sequence[ShardRecord],
     progressed: Progressed,
-    patience: Patience | None,
+    patience: Patience,
 ) -> SummaryRecord:
     files = {kind: [file for record in records if (file := record.file(kind)) is not None] for kind in KINDS}
     total = sum(file.bytes for some in files.values() for file in some)
@@ -156,13 +182,28 @@ def _publish(
             f"A file of a committed shard is missing or changed: {error} Nothing can be published from it any more."
             " Create the BatchJob anew: its requests will be sent again."
         ) from error
-    lines = sum(published[kind].lines for kind in (RESULTS, ERRORS) if kind in published)
-    if lines != plan.lines:
-        raise _contradiction(f"{lines} lines were joined of {plan.lines} in the input; please report this.")
+    lines, kept = _lines(published), sum(map(_kept, records))
+    if lines != kept:
+        raise _contradiction(f"{lines} lines were joined of {kept} in the shards' files; please report this.")
     totals = Totals()
     for record in records:
         totals = add_totals(totals, record.totals)
     return SummaryRecord(plan.fingerprint, plan.lines, totals, published, datetime.now(UTC))
+
+
+def _lines(published: Mapping[str, ShardFile]) -> int:
+    """Requests that have a line among the results or the errors."""
+    return sum(published[kind].lines for kind in (RESULTS, ERRORS) if kind in published)
+
+
+def _unlisted(summary: SummaryRecord, plan: PlanRecord) -> Iterator[str]:
+    """A warning where a closing merge had no input to make lines from."""
+    count = summary.lines - _lines(summary.published)
+    if count:
+        yield (
+            f"{count} unfinished requests are counted as failed and have no line in the errors and retry objects, since"
+            f" the input {plan.input.uri} was gone or changed. Requests that had failed before may lack a retry line."
+        )
 
 
 def _join(
@@ -173,8 +214,7 @@ def _join(
     patience: Patience | None = None,
 ) -> ShardFile:
     """One object from many; the store verifies its size."""
-    pieces = (ObjectRange(file.key, 0, file.bytes, file.etag or None) for file in files)
-    info = store.join(key, pieces, progress=count, patience=patience)
+    info = store.join(key, pieces_of(files), progress=count, patience=patience)
     logger.info("published %s, %d bytes", store.uri(key), info.size)
     return ShardFile(key, info.size, sum(file.lines for file in files), info.etag)
 
@@ -199,9 +239,9 @@ def _abort_uploads(stage: Stage, layout: WorkLayout) -> None:
 
 
 def _clean(store: ObjectStore, layout: WorkLayout) -> tuple[str, ...]:
-    """Delete segments and shard files; plan, records and summary stay, for a resubmission."""
+    """Delete segments, shard files and copies of earlier results; all else stays, for a resubmission."""
     for pause in (*DELETE_PAUSES, None):
-        prefixes = (layout.segments, layout.shard_files)
+        prefixes = (layout.segments, layout.shard_files, layout.earlier)
         failures = store.delete(info.key for prefix in prefixes for info in store.list(prefix))
         if pause is None or not any(failure.retryable for failure in failures):
             break

@@ -29,6 +29,16 @@ def test_the_bytes_joined_never_fall_and_are_never_more_than_all(told: list[tupl
     assert (report.run, report.bytes_joined, report.message) == (2, joined, "")
 
 
+@pytest.mark.parametrize(
+    ("closed", "message"),
+    [((0, 3), "Closing unfinished shards: 0 of 3"), ((2, 3), "Closing unfinished shards: 2 of 3"), ((3, 3), "")],
+)
+def test_it_says_how_many_unfinished_shards_are_closed(closed: tuple[int, int], message: str) -> None:
+    progress = Progress(1, Patience())
+    progress.close(*closed)
+    assert progress.report().message == message
+
+
 def test_it_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience_module, "FIRST_PAUSE", 0.001)
     patience, failures = Patience(60.0), iter([StorageUnavailable("UploadPart", "s3://b/k", "503")])

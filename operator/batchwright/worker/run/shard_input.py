@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +16,7 @@ from batchwright.batchfile.lines import OversizeLine, is_blank, split_lines
 from batchwright.batchfile.plan_record import PlanRecord, Shard
 from batchwright.batchfile.request_line import ENVELOPE_BYTES, RequestLine, read_request
 from batchwright.storage.errors import NotFound, StorageError
+from batchwright.storage.patience import Patience
 from batchwright.storage.protocol import ObjectStore
 from batchwright.worker.failures import StageFailed, final
 from batchwright.worker.run.byte_budget import ByteBudget
@@ -85,20 +87,34 @@ class ShardInput:
                 finally:
                     budget.release(held)
 
+    def in_file_order(self, shard: Shard, patience: Patience, stopped: threading.Event) -> Iterator[ShardLine]:
+        """The requests in the file's order, for a thread. When `stopped` is set, a store that is away isn't waited for.
+
+        Raises what `lines` does.
+        """
+        groups, requests = self._groups(shard), _Requests(self, shard)
+        while True:
+            with _told_when_gone():
+                group = patience.call(groups.next, stopped=stopped)
+            if group is None:
+                break
+            yield from requests.of(group)
+        requests.end()
+
     async def _read_lines(self, shard: Shard) -> AsyncGenerator[ShardLine]:
         """The requests in the file's order. Memory is one chunk and one line, whatever the shard's size."""
-        groups = _LineGroups(shard.start, lambda start: self._open(start, shard.end))
-        position, number = 0, shard.first_line
-        while (group := await self._next(groups)) is not None:
-            for line in group:
-                if isinstance(line, OversizeLine):
-                    raise self._changed()
-                if not is_blank(line):
-                    yield ShardLine(position, number, line.removesuffix(b"\r"), self._read(line))
-                    position += 1
-                number += 1
-        if position != shard.lines:
-            raise self._changed()
+        groups, requests = self._groups(shard), _Requests(self, shard)
+        while True:
+            with _told_when_gone():
+                group = await patiently(groups.next, sleep=self.sleep)
+            if group is None:
+                break
+            for line in requests.of(group):
+                yield line
+        requests.end()
+
+    def _groups(self, shard: Shard) -> "_LineGroups":
+        return _LineGroups(shard.start, lambda start: self._open(start, shard.end))
 
     def _open(self, start: int, end: int) -> Iterator[_Lines]:
         chunks = self.store.stream(
@@ -106,25 +122,57 @@ class ShardInput:
         )
         return split_lines(chunks, self.max_body_bytes + ENVELOPE_BYTES)
 
-    async def _next(self, groups: "_LineGroups") -> _Lines | None:
-        try:
-            return await patiently(groups.next, sleep=self.sleep)
-        except NotFound as error:
-            message = f"{error} Put the same file back, or create the BatchJob anew."
-            raise final(ExitCode.INPUT_CHANGED, Reason.INPUT_NOT_FOUND, message) from error
+    def read(self, line: bytes) -> RequestLine:
+        """The request of a line.
 
-    def _read(self, line: bytes) -> RequestLine:
+        Raises:
+            StageFailed: it has none, so the file is not the one that was planned.
+        """
         try:
             return read_request(line)
         except ValueError:
-            raise self._changed() from None
+            raise self.changed() from None
 
-    def _changed(self) -> StageFailed:
+    def changed(self) -> StageFailed:
+        """The failure that the file is not the one that was planned."""
         return final(
             ExitCode.INPUT_CHANGED,
             Reason.INPUT_CHANGED,
             f"{self.plan.input.uri} is not the file that was planned. Create the BatchJob anew for the new content.",
         )
+
+
+class _Requests:
+    """The requests of a shard's lines, which come in groups, with their positions and numbers."""
+
+    def __init__(self, source: ShardInput, shard: Shard) -> None:
+        self._source = source
+        self._shard = shard
+        self._position, self._number = 0, shard.first_line
+
+    def of(self, group: _Lines) -> Iterator[ShardLine]:
+        """Those of the next lines."""
+        for line in group:
+            if isinstance(line, OversizeLine):
+                raise self._source.changed()
+            if not is_blank(line):
+                yield ShardLine(self._position, self._number, line.removesuffix(b"\r"), self._source.read(line))
+                self._position += 1
+            self._number += 1
+
+    def end(self) -> None:
+        """There are no more."""
+        if self._position != self._shard.lines:
+            raise self._source.changed()
+
+
+@contextlib.contextmanager
+def _told_when_gone() -> Iterator[None]:
+    try:
+        yield
+    except NotFound as error:
+        message = f"{error} Put the same file back, or create the BatchJob anew."
+        raise final(ExitCode.INPUT_CHANGED, Reason.INPUT_NOT_FOUND, message) from error
 
 
 async def _window(

@@ -2,15 +2,20 @@
 
 import asyncio
 import json
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from batchwright.api.conditions import Reason
 from batchwright.batchfile.plan_record import PlannedInput, PlanRecord, Shard
-from batchwright.storage.errors import ObjectChanged
+from batchwright.storage import patience as patience_module
+from batchwright.storage.errors import ObjectChanged, StorageUnavailable
 from batchwright.storage.file import FileStore
+from batchwright.storage.patience import Patience
 from batchwright.worker.failures import StageFailed
 from batchwright.worker.run import shard_input
 from batchwright.worker.run.byte_budget import ByteBudget
@@ -90,6 +95,60 @@ def test_lines_that_are_not_those_of_the_plan_are_refused(tmp_path: Path, conten
     with pytest.raises(StageFailed, match="is not the file that was planned") as failure:
         read(tmp_path, content, shard)
     assert failure.value.report.reason is Reason.INPUT_CHANGED
+
+
+class TestInFileOrder:
+    """As a thread reads a shard."""
+
+    CONTENT = line(0) + b"\r\n\n" + line(1) + b"\n" + line(2) + b"\n"
+    SHARD = Shard(0, len(CONTENT), 4, 3)
+
+    def read(self, store: FileStore, patience: Patience | None = None, **changes: Any) -> list[ShardLine]:
+        plan = PlanRecord(
+            "f", PlannedInput("file:///input", **{"etag": "", "size": 1, **changes}), "/v1/x", "m", 3, 3, True, ()
+        )
+        source = ShardInput(store, "input", plan, 1000)
+        return list(source.in_file_order(self.SHARD, patience or Patience(), threading.Event()))
+
+    def test_it_gives_what_is_sent_with_the_same_numbers(self, tmp_path: Path) -> None:
+        store = FileStore(tmp_path)
+        store.write("input", self.CONTENT)
+        assert [(one.position, one.number, one.line) for one in self.read(store)] == [
+            (0, 4, line(0)),
+            (1, 6, line(1)),
+            (2, 7, line(2)),
+        ]
+
+    def test_a_store_that_is_away_is_waited_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(patience_module, "FIRST_PAUSE", 0.001)
+        failures = iter([StorageUnavailable("GetObject", "file:///input", "503")] * 3)
+
+        class Failing(FileStore):
+            def stream(self, *arguments: Any, **options: Any) -> Iterator[bytes]:
+                for failure in failures:
+                    raise failure
+                yield from super().stream(*arguments, **options)
+
+        Failing(tmp_path).write("input", self.CONTENT)
+        assert len(self.read(Failing(tmp_path), Patience(60.0))) == 3
+
+    def test_another_version_is_refused(self, tmp_path: Path) -> None:
+        store = FileStore(tmp_path)
+        store.write("input", self.CONTENT)
+        with pytest.raises(ObjectChanged):
+            self.read(store, etag="another")
+
+    def test_lines_that_are_missing_are_refused(self, tmp_path: Path) -> None:
+        store = FileStore(tmp_path)
+        store.write("input", line(0))
+        with pytest.raises(StageFailed) as failure:
+            self.read(store)
+        assert failure.value.report.reason is Reason.INPUT_CHANGED
+
+    def test_an_object_that_is_gone_is_told(self, tmp_path: Path) -> None:
+        with pytest.raises(StageFailed) as failure:
+            self.read(FileStore(tmp_path))
+        assert failure.value.report.reason is Reason.INPUT_NOT_FOUND
 
 
 def test_an_object_that_is_gone_says_what_to_do(tmp_path: Path) -> None:

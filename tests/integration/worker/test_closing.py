@@ -1,0 +1,440 @@
+"""A closing merge publishes what a stopped run has left: each request once, in input order, with exact counts."""
+
+import itertools
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from batchwright.api.conditions import Reason
+from batchwright.api.exit_codes import ExitCode
+from batchwright.api.reports import FailureReport, MergeReport, PlanReport, Progress
+from batchwright.api.undone import UNDONE_MESSAGES, Undone
+from batchwright.batchfile.layout import WorkLayout
+from batchwright.batchfile.plan_record import encode_record
+from batchwright.batchfile.result_line import failure_line, request_id_of, result_line
+from batchwright.batchfile.shard_record import OpeningRecord
+from batchwright.storage import patience as storage_patience
+from batchwright.storage.errors import AccessDenied
+from batchwright.storage.protocol import ObjectStore
+from batchwright.worker import merge as merge_module
+from batchwright.worker.failures import failure_of
+from batchwright.worker.merge import merge
+from batchwright.worker.merge_stage import merge_patiently
+from batchwright.worker.run.openings import MOST_KILLS
+from fixtures.fault_proxy import Answer, Before, FaultProxy, IgnoreConditions, LoseAnswer
+from fixtures.s3 import S3Bucket
+from fixtures.worker import (
+    WAIT_SECONDS,
+    JobUnderTest,
+    StageProcess,
+    bucket_place,
+    chat_line,
+    chat_lines,
+    ids,
+    wait_until,
+)
+from stub.harness import StubProcess
+
+LINES = 20
+LINES_PER_SHARD = 4
+SHARDS = LINES // LINES_PER_SHARD
+CANCELLED = "batch_cancelled"
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def either_job(job: JobUnderTest, request: pytest.FixtureRequest) -> JobUnderTest:
+    """On a volume, and in a bucket."""
+    if request.param == "bucket":
+        bucket = request.getfixturevalue("s3_bucket")
+        job = job.at(bucket_place(bucket, bucket.server.endpoint_url))
+    return small(job)
+
+
+@pytest.fixture
+def proxied_job(job: JobUnderTest, s3_bucket: S3Bucket, s3_proxy: FaultProxy) -> JobUnderTest:
+    """In a bucket behind the fault proxy."""
+    return small(job.at(bucket_place(s3_bucket, s3_proxy.endpoint_url)))
+
+
+@pytest.fixture
+def small_job(job: JobUnderTest) -> JobUnderTest:
+    """On a volume."""
+    return small(job)
+
+
+def small(job: JobUnderTest) -> JobUnderTest:
+    """Twenty requests in five shards."""
+    return job.quick_to_start().with_spec(sharding={"linesPerShard": LINES_PER_SHARD}).input(chat_lines(LINES))
+
+
+def close(
+    job: JobUnderTest,
+    planned: PlanReport,
+    undone: Undone = Undone.CANCELLED,
+    closed: Callable[[int, int], None] = lambda done, total: None,
+) -> MergeReport:
+    report = merge(job.stage(), fingerprint=planned.fingerprint, undone=undone, closed=closed)
+    assert isinstance(report, MergeReport)
+    return report
+
+
+def start_closing(job: JobUnderTest, planned: PlanReport, undone: str = CANCELLED, port: int = 0) -> StageProcess:
+    return job.start("merge", "--fingerprint", planned.fingerprint, "--port", str(port), "--undone", undone)
+
+
+def work_of(job: JobUnderTest, planned: PlanReport) -> tuple[ObjectStore, WorkLayout]:
+    stage = job.stage()
+    return stage.output_store, stage.layout.work(planned.fingerprint)
+
+
+def success(planned: PlanReport, number: int, text: str = "good") -> bytes:
+    """A line as a worker keeps it in a segment; `number` counts requests from 0."""
+    return result_line(
+        request_id=request_id_of(planned.fingerprint, number + 1),
+        custom_id=f"request-{number}",
+        status=200,
+        server_request_id="s",
+        body=b'{"text":"%s"}' % text.encode(),
+    )
+
+
+def failure(planned: PlanReport, number: int) -> bytes:
+    request_id = request_id_of(planned.fingerprint, number + 1)
+    return failure_line(request_id=request_id, custom_id=f"request-{number}", code="request_timeout", message="late")
+
+
+def keep(job: JobUnderTest, planned: PlanReport, *lines: bytes, shard: int = 0, attempt: str = "a") -> None:
+    """Leave a segment, as a worker does that leaves a shard unfinished."""
+    store, layout = work_of(job, planned)
+    store.write(layout.segment(shard, attempt, 0), b"".join(line + b"\n" for line in lines))
+
+
+def commit(job: JobUnderTest, planned: PlanReport, *shards: int) -> None:
+    """Leave only these shards committed, by a worker."""
+    store, layout = work_of(job, planned)
+    job.work(planned)
+    others = [number for number in range(planned.shards) if number not in shards]
+    store.delete([layout.record(number) for number in others])
+    store.delete([info.key for info in store.list(layout.shard_files) if layout.shard_of_file(info.key) in others])
+
+
+def every_request_ended_once(job: JobUnderTest, report: MergeReport, *, lines: int = LINES) -> None:
+    """Also: in input order, with exact counts, and what failed can be sent again."""
+    wanted = chat_lines(lines)
+    results = job.published("results.jsonl") if report.output else []
+    errors = job.published("errors.jsonl") if report.errors else []
+    retry = job.published("retry.jsonl") if report.retry else []
+    order = {custom_id: number for number, custom_id in enumerate(ids(wanted))}
+    assert sorted(ids(results) + ids(errors), key=order.__getitem__) == ids(wanted)
+    for published in (results, errors):
+        assert ids(published) == sorted(ids(published), key=order.__getitem__)
+    assert ids(retry) == ids(errors)
+    counts = report.request_counts
+    assert (counts.total, counts.completed, counts.failed) == (lines, len(results), len(errors))
+    assert sum(report.error_codes.values()) == len(errors)
+
+
+def test_a_worker_is_stopped_and_what_it_did_is_published(either_job: JobUnderTest, stub: StubProcess) -> None:
+    job = either_job.with_spec(requests={"maxConcurrency": 16})
+    lines = chat_lines(LINES)
+    # The second and the last shard have a line that is not answered while the worker lives.
+    for hanging in (5, 17):
+        lines[hanging] = chat_line(f"request-{hanging}", "hang")
+    planned = job.with_spec(requests={"maxConcurrency": 16, "timeout": "1s"}).input(lines).plan()
+    worker = job.start_worker(planned)
+    wait_until(lambda: len(stub.arrivals().answered) == LINES - 2)
+    worker.kill() if job.place.storage is None else worker.terminate()
+    worker.wait()
+    report = start_closing(job, planned).report(MergeReport)
+    counts = report.request_counts
+    assert report.error_codes == {CANCELLED: counts.failed}
+    assert counts.completed + counts.failed == LINES
+    every_request_ended_once(job, report)
+    assert [line for line in job.published("retry.jsonl") if line["custom_id"] == "request-5"] == [lines[5]]
+
+
+@pytest.mark.parametrize("undone", list(Undone))
+def test_a_run_that_never_began_has_errors_alone(small_job: JobUnderTest, undone: Undone) -> None:
+    planned = small_job.plan()
+    report = start_closing(small_job, planned, undone.value).report(MergeReport)
+    assert (report.output, report.error_codes) == (None, {undone.value: LINES})
+    every_request_ended_once(small_job, report)
+    assert small_job.published("errors.jsonl")[6] == {
+        "id": f"batch_req_{planned.fingerprint}_7",
+        "custom_id": "request-6",
+        "response": None,
+        "error": {"code": undone.value, "message": UNDONE_MESSAGES[undone]},
+    }
+    assert small_job.published("retry.jsonl") == chat_lines(LINES)
+
+
+def test_committed_kept_and_undone_requests_come_together(either_job: JobUnderTest) -> None:
+    job = either_job
+    planned = job.plan()
+    commit(job, planned, 1, 4)
+    keep(job, planned, success(planned, 3), failure(planned, 0))
+    keep(job, planned, success(planned, 3, "of another attempt"), success(planned, 1), attempt="b")
+    report = close(job, planned)
+    every_request_ended_once(job, report)
+    assert ids(job.published("results.jsonl")) == [f"request-{n}" for n in (1, 3, *range(4, 8), *range(16, 20))]
+    assert report.error_codes == {"request_timeout": 1, CANCELLED: 9}
+    assert b"of another attempt" not in job.published_bytes("results.jsonl")
+    store, layout = work_of(job, planned)
+    assert not [*store.list(layout.segments), *store.list(layout.shard_files)]
+
+
+def test_a_shard_whose_lines_are_all_kept_has_none_undone(small_job: JobUnderTest) -> None:
+    planned = small_job.plan()
+    commit(small_job, planned, 0, 1, 2, 3)
+    keep(small_job, planned, *(success(planned, number) for number in range(16, 20)), shard=4)
+    report = close(small_job, planned)
+    assert (report.request_counts.completed, report.errors, report.retry) == (LINES, None, None)
+    every_request_ended_once(small_job, report)
+
+
+def test_with_all_committed_it_is_a_merge_as_always(small_job: JobUnderTest) -> None:
+    planned = small_job.plan()
+    small_job.work(planned)
+    assert close(small_job, planned) == small_job.merge(planned)
+    assert not list((small_job.folder / "spool").glob("worker-*"))
+
+
+def test_a_shard_that_has_killed_too_many_workers_keeps_its_code(small_job: JobUnderTest) -> None:
+    planned = small_job.plan()
+    store, layout = work_of(small_job, planned)
+    opening = OpeningRecord(run=1, index=0, attempt="a", finished=0, kills=MOST_KILLS - 1)
+    store.write(layout.opening(2, MOST_KILLS - 1, "a"), encode_record(opening))
+    report = close(small_job, planned)
+    assert report.error_codes == {"worker_failed": LINES_PER_SHARD, CANCELLED: LINES - LINES_PER_SHARD}
+    every_request_ended_once(small_job, report)
+
+
+def test_blank_lines_are_passed_over_and_counted_in_line_numbers(small_job: JobUnderTest) -> None:
+    content = b"\n".join(b"\r\n" + line for line in small_job.place.get(small_job.place.input_uri).splitlines())
+    planned = small_job.input(content).plan()
+    report = close(small_job, planned)
+    every_request_ended_once(small_job, report)
+    assert [line["id"].rpartition("_")[2] for line in small_job.published("errors.jsonl")[:3]] == ["2", "4", "6"]
+
+
+class TestAgain:
+    """It may be run again at any time, with the same result."""
+
+    def test_after_its_own_end(self, small_job: JobUnderTest) -> None:
+        planned = small_job.plan()
+        commit(small_job, planned, 2)
+        first = close(small_job, planned)
+        content = {name: small_job.published_bytes(name) for name in ("results.jsonl", "errors.jsonl", "retry.jsonl")}
+        for report in (close(small_job, planned), close(small_job, planned, Undone.EXPIRED), small_job.merge(planned)):
+            assert report == first
+        assert content == {name: small_job.published_bytes(name) for name in content}
+
+    @pytest.mark.parametrize("how", [StageProcess.kill, StageProcess.terminate])
+    def test_after_it_was_stopped_at_any_moment(
+        self, proxied_job: JobUnderTest, s3_proxy: FaultProxy, how: Callable[[StageProcess], None]
+    ) -> None:
+        job = proxied_job
+        planned = job.plan()
+        commit(job, planned, 0)
+        keep(job, planned, success(planned, 5), failure(planned, 6), shard=1)
+        ended = []
+        for writes in (1, 4, 6, 9, 3, 2, 1, 1):
+            with stopped_before(s3_proxy, writes) as reached:
+                process = start_closing(job, planned)
+                wait_until(
+                    lambda process=process, reached=reached: reached.is_set() or process.process.poll() is not None
+                )
+                how(process)
+            ended.append(process.wait())
+        assert len({*ended} - {ExitCode.DONE}) == 1, "it was stopped in its midst"
+        report = start_closing(job, planned).report(MergeReport)
+        assert report.error_codes == {"request_timeout": 1, CANCELLED: LINES - LINES_PER_SHARD - 2}
+        every_request_ended_once(job, report)
+        store, layout = work_of(job, planned)
+        assert not list(store.list(layout.shard_files)), "what was written by killed attempts is gone"
+
+    def test_by_two_at_once(self, either_job: JobUnderTest) -> None:
+        planned = either_job.plan()
+        commit(either_job, planned, 0)
+        keep(either_job, planned, success(planned, 9), shard=2)
+        both_began = threading.Barrier(2)
+
+        def begin_together(done: int, total: int) -> None:
+            if done == 0 and not both_began.broken:
+                both_began.wait(60)
+                both_began.abort()
+
+        with ThreadPoolExecutor(2) as both:
+            closing = [both.submit(close, either_job, planned, closed=begin_together) for _ in range(2)]
+            reports = [future.result(60) for future in closing]
+        assert reports[0] == reports[1]
+        every_request_ended_once(either_job, reports[0])
+
+
+@contextmanager
+def stopped_before(proxy: FaultProxy, writes: int) -> Iterator[threading.Event]:
+    """The store takes one write less than that, and hangs at the next one, of which the event tells."""
+    reached, released, numbers = threading.Event(), threading.Event(), itertools.count(1)
+
+    def hang() -> None:
+        if next(numbers) >= writes:
+            reached.set()
+            released.wait(WAIT_SECONDS)
+
+    proxy.inject("PutObject", Before(hang))
+    try:
+        yield reached
+    finally:
+        proxy.clear()
+        released.set()
+
+
+class TestZombies:
+    """Workers that should be gone by then. Whoever writes a shard's record first wins, and nothing is mixed."""
+
+    def test_one_that_commits_first_wins(self, either_job: JobUnderTest) -> None:
+        job = either_job
+        planned = job.plan()
+        report = close(job, planned, closed=once(lambda: job.work(planned)))
+        assert (report.request_counts.completed, report.errors) == (LINES, None)
+        every_request_ended_once(job, report)
+
+    def test_one_that_commits_first_wins_on_a_store_without_conditional_put(
+        self, proxied_job: JobUnderTest, s3_proxy: FaultProxy
+    ) -> None:
+        job = proxied_job
+        s3_proxy.inject("PutObject", IgnoreConditions())
+        planned = job.plan()
+        report = close(job, planned, closed=once(lambda: job.work(planned)))
+        assert (report.request_counts.completed, report.errors) == (LINES, None)
+        every_request_ended_once(job, report)
+
+    def test_one_that_wakes_up_later_changes_nothing(self, either_job: JobUnderTest, stub: StubProcess) -> None:
+        lines = [line | chat_line(line["custom_id"], "delay=2,times=1") for line in chat_lines(LINES)]
+        job = either_job.with_spec(requests={"maxConcurrency": LINES}).input(lines)
+        planned = job.plan()
+        zombie = job.start_worker(planned, spool="zombie")
+        wait_until(lambda: stub.arrivals().total == LINES)
+        zombie.process.send_signal(signal.SIGSTOP)
+        first = close(job, planned)
+        assert first.error_codes == {CANCELLED: LINES}
+        errors = job.published_bytes("errors.jsonl")
+
+        zombie.process.send_signal(signal.SIGCONT)
+        assert zombie.wait() == ExitCode.DONE, zombie.log.read_text()
+        assert zombie.report(Progress).completed == 0, "it has lost all of them"
+        assert close(job, planned) == first
+        assert job.published_bytes("errors.jsonl") == errors
+        store, layout = work_of(job, planned)
+        assert not list(store.list(layout.shard_files))
+
+
+def once(call: Callable[[], object]) -> Callable[[int, int], None]:
+    """Called when the closing begins: it has found by then which shards have no record."""
+    calls = iter([call])
+
+    def closed(_done: int, _total: int) -> None:
+        for first in calls:
+            first()
+
+    return closed
+
+
+class TestInputGone:
+    """What was paid for is published all the same."""
+
+    @pytest.fixture(params=["gone", "changed", "shorter"])
+    def without_input(self, either_job: JobUnderTest, request: pytest.FixtureRequest) -> Callable[[], None]:
+        job = either_job
+
+        def change() -> None:
+            if request.param != "gone":
+                job.input(chat_lines(LINES if request.param == "changed" else 3, prefix="another-"))
+            elif job.place.storage is None:
+                Path(job.place.input_uri.removeprefix("file://")).unlink()
+            else:
+                job.stage().input_store.delete([job.stage().input_key])
+
+        return change
+
+    def test_commits_and_segments_are_published_and_the_rest_is_counted(
+        self, either_job: JobUnderTest, without_input: Callable[[], None]
+    ) -> None:
+        job = either_job
+        planned = job.plan()
+        commit(job, planned, 1)
+        keep(job, planned, success(planned, 19), success(planned, 17), failure(planned, 16), shard=4)
+        keep(job, planned, success(planned, 11), shard=2)
+        without_input()
+        report = start_closing(job, planned, "batch_failed").report(MergeReport)
+        assert ids(job.published("results.jsonl")) == [f"request-{n}" for n in (4, 5, 6, 7, 11, 17, 19)]
+        assert ids(job.published("errors.jsonl")) == ["request-16"]
+        assert report.retry is None
+        counts = report.request_counts
+        assert (counts.total, counts.completed, counts.failed) == (LINES, 7, 13)
+        assert report.error_codes == {"batch_failed": 12, "request_timeout": 1}
+        (warning,) = report.warnings
+        assert warning.startswith("12 unfinished requests are counted as failed and have no line")
+        assert job.place.input_uri in warning
+        assert close(job, planned, Undone.FAILED) == report, "and again"
+
+    def test_with_nothing_done_nothing_is_published(self, small_job: JobUnderTest) -> None:
+        planned = small_job.plan()
+        Path(small_job.place.input_uri.removeprefix("file://")).unlink()
+        for _ in range(2):
+            report = close(small_job, planned)
+            assert (report.output, report.errors, report.retry) == (None, None, None)
+            assert report.error_codes == {CANCELLED: LINES}
+            assert len(report.warnings) == 1
+
+
+class TestStore:
+    """A store that refuses, is away, or holds what can't be read."""
+
+    def test_a_damaged_segment_is_named(self, small_job: JobUnderTest) -> None:
+        planned = small_job.plan()
+        keep(small_job, planned, success(planned, 4), b'{"custom_id":"request-5","resp', shard=1)
+        process = start_closing(small_job, planned)
+        assert process.wait() == ExitCode.PLAN_UNREADABLE
+        report = process.report(FailureReport)
+        assert report.reason is Reason.PLAN_UNREADABLE
+        assert report.final
+        assert "segments/000001/a-000000.jsonl is damaged" in report.message
+        with pytest.raises(KeyError):
+            small_job.published("errors.jsonl")
+
+    def test_segments_of_another_input_are_refused(self, small_job: JobUnderTest) -> None:
+        planned = small_job.plan()
+        keep(small_job, planned, success(planned, 4), shard=0)
+        with pytest.raises(ValueError, match="segments/000000/ hold 1 lines of another input"):
+            close(small_job, planned)
+
+    def test_an_input_that_may_not_be_read_is_a_failure(self, proxied_job: JobUnderTest, s3_proxy: FaultProxy) -> None:
+        planned = proxied_job.plan()
+        refuse = once(lambda: s3_proxy.inject("GetObject", Answer(403, "AccessDenied")))
+        with pytest.raises(AccessDenied, match=r"in/input\.jsonl: access denied") as refused:
+            close(proxied_job, planned, closed=refuse)
+        assert failure_of(refused.value).report.reason is Reason.STORAGE_ACCESS_DENIED
+
+    def test_one_that_is_away_for_a_while_is_waited_for(
+        self, proxied_job: JobUnderTest, s3_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(storage_patience, "FIRST_PAUSE", 0.05)
+        monkeypatch.setattr(merge_module, "DELETE_PAUSES", (0.05, 0.05, 0.05))
+        planned = proxied_job.plan()
+        commit(proxied_job, planned, 3)
+        keep(proxied_job, planned, success(planned, 5), failure(planned, 6), shard=1)
+        for operation in ("GetObject", "PutObject", "ListObjectsV2", "HeadObject"):
+            s3_proxy.inject(operation, Answer(503, "ServiceUnavailable"), times=8)
+        s3_proxy.inject("PutObject", LoseAnswer(), times=3)
+        report = merge_patiently(
+            proxied_job.stage(), fingerprint=planned.fingerprint, run=1, port=0, undone=Undone.CANCELLED
+        )
+        assert isinstance(report, MergeReport)
+        assert report.error_codes == {"request_timeout": 1, CANCELLED: 14}
+        every_request_ended_once(proxied_job, report)
