@@ -140,6 +140,10 @@ test-nodes: env ## A node that is lost in mid-run, on a cluster of two; four min
 	@$(STEP) quickstart $(ON_TEST_CLUSTER)
 	@$(ON_TEST_CLUSTER) $(BIN)/pytest tests/e2e -m nodes $(ARGS)
 
+.PHONY: test-scale
+test-scale: env ## A million lines run, 20 million planned, a minute of 429: 20 minutes, 3 GB of disk, nginx; not part of `test`
+	@$(BIN)/pytest tests/scale $(ARGS)
+
 .PHONY: cluster-ready
 cluster-ready: KUBECONFIG := $(TEST_KUBECONFIG)
 cluster-ready: env

@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from aibrix_engine import measure_aibrix
 from load import HEADERS, PATH, TIMEOUT_SECONDS, Load, Measured, bodies, cpu_seconds, measured
 from worker_run import measure_worker
 
@@ -128,17 +129,25 @@ async def own_protocol(url: str, concurrency: int) -> AsyncIterator[Send]:
 class Contender:
     label: str
     open: Opened | None
-    """None: the worker, which has a loop of its own."""
+    """None: it has a loop of its own, which `measure` runs."""
     uvloop: bool = False
-    adaptive: bool = True
-    """Of the worker: whether it finds out by itself how many requests to have in flight."""
+    measure: Callable[[Load], Awaitable[Measured]] | None = None
+
+
+def worker(label: str, *, adaptive: bool = True, at_once: bool = False) -> Contender:
+    """The whole worker. `adaptive`: it finds out by itself how many requests to have in flight."""
+
+    def measure(load: Load) -> Awaitable[Measured]:
+        return measure_worker(load, adaptive=adaptive, at_once=at_once)
+
+    return Contender(f"batchwright's whole worker, {label}", None, uvloop=True, measure=measure)
 
 
 CONTENDERS = {
-    "worker": Contender("batchwright's whole worker, uvloop", None, uvloop=True),
-    "worker-fixed": Contender(
-        "batchwright's whole worker, uvloop, concurrency fixed", None, uvloop=True, adaptive=False
-    ),
+    "worker": worker("uvloop"),
+    "worker-fixed": worker("uvloop, concurrency fixed", adaptive=False),
+    "worker-at-once": worker("no transport", at_once=True),
+    "worker-fixed-at-once": worker("no transport, concurrency fixed", adaptive=False, at_once=True),
     "transport": Contender("batchwright's transport, uvloop", transport, uvloop=True),
     "transport-asyncio": Contender("batchwright's transport, asyncio", transport),
     "transport-by-name": Contender("batchwright's transport, uvloop, to a name", transport_by_name, uvloop=True),
@@ -146,6 +155,7 @@ CONTENDERS = {
     "aiohttp-uvloop": Contender("bare aiohttp, uvloop", bare_aiohttp, uvloop=True),
     "openai": Contender("AsyncOpenAI and a semaphore", lambda u, c: openai_client(u, c, over_aiohttp=False)),
     "openai-aiohttp": Contender("AsyncOpenAI over aiohttp", lambda u, c: openai_client(u, c, over_aiohttp=True)),
+    "aibrix": Contender("AIBrix's dispatch engine", None, measure=measure_aibrix),
     "httpx": Contender("httpx", bare_httpx),
     "httpx-aiohttp": Contender("httpx over aiohttp", httpx_over_aiohttp),
     "own": Contender("own protocol on httptools, asyncio", own_protocol),
@@ -182,8 +192,9 @@ async def drive(send: Send, load: Load) -> Measured:
 
 
 async def measure(contender: Contender, load: Load) -> Measured:
-    if contender.open is None:
-        return await measure_worker(load, adaptive=contender.adaptive)
+    if contender.measure is not None:
+        return await contender.measure(load)
+    assert contender.open is not None
     async with contender.open(load.url, load.concurrency) as send:
         return await drive(send, load)
 

@@ -38,6 +38,9 @@ DEFAULT = ("worker", "transport", "aiohttp", "aiohttp-uvloop", "openai")
 ALL = (*CONTENDERS, WRK)
 PACKAGES = {"openai": "openai", "openai-aiohttp": "openai", "httpx-aiohttp": "httpx_aiohttp"}
 PACKAGES |= {"own": "httptools", "own-uvloop": "httptools"}
+AIBRIX = "aibrix"
+AIBRIX_PYTHON = Path(os.environ.get("AIBRIX_PYTHON", ".aibrix/bin/python"))
+"""AIBrix has an environment of its own: it wants other versions of nearly everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,8 @@ def missing(name: str) -> str | None:
         return nginx_server.missing(latency=name != "nginx")
     if name == WRK and shutil.which(WRK) is None:
         return "apt-get install wrk"
+    if name == AIBRIX and not AIBRIX_PYTHON.exists():
+        return f"python3 -m venv .aibrix && .aibrix/bin/pip install {AIBRIX}==0.8.0, or AIBRIX_PYTHON"
     if name in PACKAGES and importlib.util.find_spec(PACKAGES[name]) is None:
         return f"{sys.executable} -m pip install --require-hashes -r requirements/bench.txt"
     return None
@@ -85,7 +90,8 @@ def measure(name: str, url: str, concurrency: int, plan: Plan, core: int | None)
     """
     if name == WRK:
         return measure_wrk(url, concurrency, plan.seconds, core)
-    command = [sys.executable, str(HERE / "clients.py"), name, url]
+    python = str(AIBRIX_PYTHON) if name == AIBRIX else sys.executable
+    command = [python, str(HERE / "clients.py"), name, url]
     command += ["--requests", str(plan.requests), "--concurrency", str(concurrency)]
     command += ["--seconds", str(plan.seconds)]
     done = subprocess.run(

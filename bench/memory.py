@@ -1,7 +1,7 @@
 """Memory of a worker by the number of lines: does it grow with the input?
 
 Each size is planned and run by processes of their own, as in pods, against nginx, which answers at once. What the
-system counts as the worker's largest resident size is printed. See bench/README.md.
+system counts as the largest resident size of the stage in question is printed. See bench/README.md.
 """
 
 import argparse
@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from load import make_body, make_line
@@ -31,11 +32,16 @@ class Measured:
     seconds: float
 
 
-def write_input(path: Path, lines: int) -> None:
+def write_input(path: Path, lines: int, body: Callable[[int], bytes]) -> None:
     with path.open("wb") as file:
         for first in range(0, lines, LINES_AT_ONCE):
             numbers = range(first, min(first + LINES_AT_ONCE, lines))
-            file.write(b"".join(make_line(number, make_body(number)) for number in numbers))
+            file.write(b"".join(make_line(number, body(number)) for number in numbers))
+
+
+def short_body(number: int) -> bytes:
+    """What a plan keeps in memory depends on the number of lines alone, and short ones are read sooner."""
+    return b'{"model":"bench","messages":[]}'
 
 
 def write_job(folder: Path, url: str, concurrency: int) -> Path:
@@ -83,10 +89,20 @@ def resident_peak(pid: int) -> int:
     return int(found[1]) * 1024 if found else 0
 
 
+def measure_plan(lines: int, url: str) -> Measured:
+    with tempfile.TemporaryDirectory(prefix="bench-memory-") as name:
+        folder = Path(name)
+        write_input(folder / "input.jsonl", lines, short_body)
+        plan, peak, seconds = run_stage(folder, write_job(folder, url, 1), "plan")
+    if plan["lines"] != lines:
+        raise RuntimeError(f"{plan['lines']} of {lines} requests were planned")
+    return Measured(lines, peak, seconds)
+
+
 def measure(lines: int, url: str, concurrency: int) -> Measured:
     with tempfile.TemporaryDirectory(prefix="bench-memory-") as name:
         folder = Path(name)
-        write_input(folder / "input.jsonl", lines)
+        write_input(folder / "input.jsonl", lines, make_body)
         job = write_job(folder, url, concurrency)
         plan, _, _ = run_stage(folder, job, "plan")
         arguments = ("--fingerprint", str(plan["fingerprint"]), "--workers", "1", "--index", "0", "--port", "0")
@@ -100,18 +116,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=int, nargs="+", default=[10_000, 1_000_000])
     parser.add_argument("--concurrency", type=int, default=64)
+    parser.add_argument("--stage", choices=("plan", "run"), default="run", help="whose memory (%(default)s)")
+    parser.add_argument("--json", action="store_true", help="print a JSON line for each size in place of the table")
     options = parser.parse_args()
+    planning = options.stage == "plan"
     if missing(latency=False):
         sys.exit(f"nginx is not there: {INSTALL}")
-    print("| lines | MiB at most | to the first | requests/s |")
-    print("|---:|---:|---:|---:|")
+    if not options.json:
+        print("| lines | MiB at most | to the first | lines/s |")
+        print("|---:|---:|---:|---:|")
     first: Measured | None = None
     with nginx(core=SERVER_CORE) as url:
         for lines in options.lines:
-            one = measure(lines, url, options.concurrency)
+            one = measure_plan(lines, url) if planning else measure(lines, url, options.concurrency)
             first = first or one
-            ratio = one.peak_bytes / first.peak_bytes
-            print(f"| {lines:,} | {one.peak_bytes / MIB:.1f} | {ratio:.2f} | {lines / one.seconds:,.0f} |", flush=True)
+            print(json.dumps(asdict(one)) if options.json else row(one, first), flush=True)
+
+
+def row(one: Measured, first: Measured) -> str:
+    ratio = one.peak_bytes / first.peak_bytes
+    return f"| {one.lines:,} | {one.peak_bytes / MIB:.1f} | {ratio:.2f} | {one.lines / one.seconds:,.0f} |"
 
 
 if __name__ == "__main__":

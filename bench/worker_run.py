@@ -5,26 +5,60 @@ import contextlib
 import multiprocessing
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 from load import Load, Measured, cpu_seconds, make_body, make_line, measured
+from servers.nginx import COMPLETION
 from stages import open_stage_in
 
 if TYPE_CHECKING:
     from batchwright.worker.run.progress import RunProgress
     from batchwright.worker.run.runner import Runner
+    from batchwright.worker.transport.protocol import Answer
 
 WARM_UP_ROUNDS = 2
 """As the other contenders: so many requests for each connection before the clock starts."""
 
 
-async def measure_worker(load: Load, *, adaptive: bool) -> Measured:
-    """Plan an input in another process, then run it here until the time is over."""
+async def measure_worker(load: Load, *, adaptive: bool, at_once: bool) -> Measured:
+    """Plan an input in another process, then run it here until the time is over.
+
+    `at_once`: in place of the transport there is one that answers in the next turn of the event loop, so that what is
+    measured is all that the worker does besides.
+    """
     with tempfile.TemporaryDirectory(prefix="bench-worker-") as name:
         folder = Path(name)
         fingerprint = await asyncio.to_thread(plan_elsewhere, folder, load)
-        return await run_here(folder, load, fingerprint, adaptive=adaptive)
+        if not at_once:
+            return await run_here(folder, load, fingerprint, adaptive=adaptive)
+        with patch("batchwright.worker.run.stage_run.open_server", lambda stage: AtOnce()):
+            return await run_here(folder, load, fingerprint, adaptive=adaptive)
+
+
+class AtOnce:
+    """A transport whose requests cost nothing but a turn of the event loop."""
+
+    def __init__(self) -> None:
+        from batchwright.worker.transport.protocol import Answer
+
+        self._answer = Answer(200, {}, COMPLETION.encode())
+        self._alive = Answer(200, {}, b"{}")
+
+    async def post(self, path: str, body: bytes, **_: object) -> "Answer":
+        await asyncio.sleep(0)
+        return self._answer
+
+    async def probe(self, path: str, **_: object) -> "Answer":
+        return self._alive
+
+    async def get_each(self, path: str, **_: object) -> "Sequence[Answer]":
+        return (self._alive,)
+
+    async def close(self) -> None:
+        pass
 
 
 def plan_elsewhere(folder: Path, load: Load) -> str:

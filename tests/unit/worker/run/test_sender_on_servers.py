@@ -311,3 +311,21 @@ def test_a_quota_that_is_used_up_is_told_and_waited_for() -> None:
         "The server answered 429. It asks for patience, and answers nothing else."
     ]
     assert sum(job.server.arrived.values()) < 300
+
+
+@pytest.mark.parametrize("headers", [{}, {"retry-after": "5"}], ids=["429 alone", "with Retry-After"])
+@pytest.mark.parametrize("limit", [FixedLimit, AdaptiveLimit])
+def test_a_minute_of_429_fails_no_line(limit: Callable[[int], Limit], headers: dict[str, str]) -> None:
+    """Over real sockets: tests/scale/test_pacing.py."""
+
+    async def serve(server: Server, line: str) -> Answer:
+        if 5.0 <= seconds() < 65.0:
+            return Answer(429, headers, b"{}")
+        await asyncio.sleep(1.0)
+        return OK
+
+    job = run(Server(serve), good(400), limit=limit(16))
+    assert len(job.outcomes) == 400
+    assert job.failed == set()
+    assert 65.0 < job.took < 120.0
+    assert sum(job.server.arrived.values()) - 400 < 20 * 60.0, "it was asked patiently"

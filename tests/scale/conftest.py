@@ -1,0 +1,3 @@
+from fixtures.worker import job
+
+__all__ = ["job"]
