@@ -59,6 +59,10 @@ plan = st.builds(
     shards=counts,
     endpoint=st.sampled_from(["/v1/chat/completions", "/v1/embeddings"]),
     model=st.none() | text(512),
+    reused=st.none()
+    | st.builds(
+        status.Reused, completed=counts, failed=counts, shards=counts, usage=usage, finish_reasons=counts_by_name
+    ),
 )
 failure = st.builds(
     reports.FailureReport,
@@ -99,6 +103,9 @@ def without_text(report: reports.Report) -> dict[str, object]:
     for name in ("output", "errors", "retry"):
         if dumped.get(name):
             dumped[name].pop("uri")
+    for name in ("usage", "finish_reasons"):
+        if dumped.get("reused"):
+            dumped["reused"].pop(name)
     if dumped.get("progress"):
         dumped["progress"].pop("server_message")
     return dumped

@@ -33,6 +33,8 @@ class PlanReport(TolerantModel):
     shards: status.Count
     endpoint: status.EndpointPath
     model: status.ModelName | None = None
+    reused: status.Reused | None = None
+    """What stands from an earlier BatchJob; None where nothing does."""
 
 
 class FailureReport(TolerantModel):
@@ -184,7 +186,14 @@ def _parts(report: Report) -> Iterator[_Part]:
         case ShardsMissingReport(shards=shards):
             yield _Part(len(shards), 0, lambda n: report.model_copy(update={"shards": _cut_ranges(shards, n)}))
         case PlanReport():
-            yield _Part(1, 0, lambda _: report.model_copy(update={"plan_uri": ""}))
+            yield from _plan_parts(report)
+
+
+def _plan_parts(report: PlanReport) -> Iterator[_Part]:
+    """Only the name of a model that is all escapes takes so much. The merge counts tokens and finish reasons again."""
+    bare = report.reused and report.reused.model_copy(update={"finish_reasons": None, "usage": None})
+    yield _Part(1, 0, lambda _: report.model_copy(update={"reused": bare}))
+    yield _Part(1, 0, lambda _: report.model_copy(update={"reused": bare, "plan_uri": ""}))
 
 
 def _interrupted_parts(report: InterruptedReport) -> Iterator[_Part]:

@@ -78,6 +78,17 @@ class Usage(TolerantModel):
 
 
 class PublishedObject(TolerantModel):
+class Reused(TolerantModel):
+    """What stands from an earlier BatchJob of the same name and the same work: it is not sent again. The other counts
+    include it."""
+
+    completed: Count = Field(0, description="Requests whose answer stands.")
+    failed: Count = Field(0, description="Requests whose failure stands: a 4xx answer that would come again.")
+    shards: Count = Field(0, description="Shards all of whose requests stand.")
+    usage: Usage | None = Field(None, description="Tokens of the answers that stand.")
+    finish_reasons: CountsByName | None = Field(None, description="Answers that stand by their finish reason.")
+
+
     """A published object."""
 
     uri: URI = Field(description="URI of the object.")
@@ -134,6 +145,10 @@ class BatchJobStatus(TolerantModel):
     request_counts: RequestCounts | None = Field(None, description="Requests by outcome.")
     shards: ShardCounts | None = Field(None, description="Shards by state.")
     usage: Usage | None = Field(None, description="Tokens that the server reported.")
+    reused: Reused | None = Field(
+        None,
+        description="Requests that stand from an earlier BatchJob of the same name. Absent where nothing does.",
+    )
     finish_reasons: CountsByName | None = Field(
         None, description="Answers by their finish reason, such as stop and length."
     )

@@ -54,6 +54,20 @@ class WorkLayout:
         return f"{self.prefix}summary.json"
 
     @property
+    def origin(self) -> str:
+        """The record of what this work was begun from; the first generation has none."""
+        return f"{self.prefix}origin.json"
+
+    @property
+    def earlier(self) -> str:
+        """Prefix of the copies of what an earlier BatchJob published."""
+        return f"{self.prefix}earlier/"
+
+    def earlier_file(self, kind: str) -> str:
+        """The copy of what an earlier BatchJob published of a kind."""
+        return f"{self.earlier}{kind}.jsonl"
+
+    @property
     def records(self) -> str:
         """Prefix of all shard records."""
         return f"{self.prefix}records/"
@@ -94,6 +108,12 @@ class WorkLayout:
         """
         return f"{self.shard_segments(shard)}opened-{number:06d}-{attempt}.json"
 
+    def earlier_part(self, shard: int) -> str:
+        """The record of what an earlier BatchJob finished of a shard. It stands beside the segments, as they do for
+        what an earlier attempt finished.
+        """
+        return f"{self.shard_segments(shard)}earlier.json"
+
     def shard_file(self, shard: int, attempt: str, kind: str) -> str:
         """A shard's file of a kind."""
         return f"{self.shard_files}{_shard(shard)}/{attempt}-{kind}.jsonl"
@@ -121,6 +141,10 @@ class WorkLayout:
         """The shard that a key is the record of an opening of."""
         return _shard_in(_OPENING, key, self.segments)
 
+    def shard_of_earlier_part(self, key: str) -> int | None:
+        """The shard that a key is the record of an earlier BatchJob's part of."""
+        return _shard_in(_EARLIER_PART, key, self.segments)
+
     def number_of_opening(self, key: str) -> int:
         """Which opening of its shard a key is; `shard_of_opening` has told that it is one."""
         return int(key.rpartition("/")[2].split("-")[1])
@@ -139,6 +163,7 @@ _CLAIM: Final = re.compile(_NUMBER)
 _RECORD: Final = re.compile(_NUMBER + r"\.json")
 _SEGMENT: Final = re.compile(_NUMBER + r"/[^/]+-[0-9]{6,}\.jsonl")
 _OPENING: Final = re.compile(_NUMBER + r"/opened-[0-9]{6,}-[^/]+\.json")
+_EARLIER_PART: Final = re.compile(_NUMBER + r"/earlier\.json")
 _SHARD_FILE: Final = re.compile(_NUMBER + r"/[^/]+-(?:results|errors|retry)\.jsonl")
 
 

@@ -7,8 +7,12 @@ import msgspec
 from msgspec import Struct
 
 FORMAT_VERSION: Final = 1
-"""Of every record and work object. A change that an older worker can't read gets a new number."""
-
+"""Of every record and work object, and part of each fingerprint."""
+RANGES_VERSION: Final = 2
+"""Of what an older worker can't read: records of work that was seeded from an earlier BatchJob's, whose files are
+ranges of the objects that it published. See `origin_record`."""
+READABLE_VERSIONS: Final = (FORMAT_VERSION, RANGES_VERSION)
+"""A version that was ever written is read for ever. A change that an older worker can't read gets a new number."""
 
 R = TypeVar("R", bound=Struct)
 
@@ -97,8 +101,9 @@ def decode_record(data: bytes, kind: type[R]) -> R:
     try:
         # The version comes first: a record of another one may have any shape.
         version = msgspec.json.decode(data, type=_Versioned).version
-        if version != FORMAT_VERSION:
-            raise RecordError(f"{kind.__name__} of version {version}; this program reads version {FORMAT_VERSION}")
+        if version not in READABLE_VERSIONS:
+            known = " and ".join(map(str, READABLE_VERSIONS))
+            raise RecordError(f"{kind.__name__} of version {version}; this program reads the versions {known}")
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(f"not a readable {kind.__name__}: {error}") from error

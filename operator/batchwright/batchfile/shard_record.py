@@ -39,13 +39,21 @@ class OpeningRecord(Struct, frozen=True, tag_field="record", tag="opening"):
 
 
 class ShardFile(Struct, frozen=True):
-    """One of a shard's files, or a published object: its key, size in bytes, and lines."""
+    """One of a shard's files, or a published object: its key, size in bytes, and lines. Or a part of another object:
+    the same from the byte `start` on.
+    """
 
     key: str
     bytes: int
     lines: int
     etag: str = ""
     """Of a published object, so that another one at the same key is told from it."""
+    start: int = 0
+
+    @property
+    def end(self) -> int:
+        """The byte behind the last one, in the object."""
+        return self.start + self.bytes
 
 
 class Totals(Struct, frozen=True):
@@ -59,7 +67,11 @@ class Totals(Struct, frozen=True):
 
 
 class ShardRecord(Struct, frozen=True, tag_field="record", tag="shard"):
-    """The commit of a shard: written by conditional PUT, once. What it names is complete and in input order."""
+    """The commit of a shard: written by conditional PUT, once. What it names is complete and in input order.
+
+    Of version 2 where the files are parts of what an earlier BatchJob published; `run` is 0 then, since no worker did
+    the shard.
+    """
 
     shard: int
     run: int

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from batchwright.api.batchjob import BatchJob
-from batchwright.api.reports import FailureReport, MergeReport, PlanReport, ShardsMissingReport
+from batchwright.api.reports import FailureReport, MergeReport, PlanReport, Progress, ShardsMissingReport
 from batchwright.api.unsupported import unsupported_field
 from batchwright.api.worker_job import WorkerJob
 from batchwright.batchfile.owner_record import LOCAL_CLUSTER
@@ -87,6 +87,8 @@ def _run_stages(stage: Stage, console: Console) -> int:
     with display.bytes("plan") as update:
         planned = plan(stage, progressed=update)
     console.print(f"{planned.lines:,} requests in {planned.shards:,} shards for {planned.model}, {planned.endpoint}")
+    if stand := _standing(planned):
+        console.print(f"{stand:,} of {planned.lines:,} requests stand from an earlier run.")
     with display.requests("run") as update:
         finished = uvloop.run(_run_worker(stage, planned, update))
     if not finished:
@@ -114,19 +116,28 @@ async def _run_worker(stage: Stage, planned: PlanReport, update: Update) -> bool
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop)
-        stack.push_async_callback(_end, loop.create_task(_refresh(progress, planned.lines, update)))
+        stack.push_async_callback(_end, loop.create_task(_refresh(progress, planned, update)))
 
     async with AsyncExitStack() as stack:
         final = await run(stage, fingerprint=planned.fingerprint, run=1, index=0, workers=1, started=started)
-    update(final.completed + final.failed, planned.lines, final.failed)
+    _show_progress(final, planned, update)
     return not interrupted.is_set()
 
 
-async def _refresh(progress: RunProgress, total: int, update: Update) -> None:
+async def _refresh(progress: RunProgress, planned: PlanReport, update: Update) -> None:
     while True:
-        report = progress.report()
-        update(report.completed + report.failed, total, report.failed)
+        _show_progress(progress.report(), planned, update)
         await asyncio.sleep(REFRESH_SECONDS)
+
+
+def _show_progress(worked: Progress, planned: PlanReport, update: Update) -> None:
+    failed = worked.failed + (planned.reused.failed if planned.reused else 0)
+    done = worked.completed + worked.failed + _standing(planned)
+    update(min(done, planned.lines), planned.lines, min(failed, planned.lines))  # a run that is done tells it again
+
+
+def _standing(planned: PlanReport) -> int:
+    return planned.reused.completed + planned.reused.failed if planned.reused else 0
 
 
 async def _end(task: asyncio.Task[None]) -> None:

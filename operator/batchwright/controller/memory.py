@@ -71,12 +71,12 @@ class Memory:
         self.heard |= {(report.run, report.index): Heard(report, now) for report in reports}
 
     def take_sample(self, now: datetime) -> None:
-        """Remember how many requests are done now, for the rate. Before every worker was heard, the sum is too small,
-        and what was published is nearer to the truth."""
+        """Remember how many requests are done now, for the rate. Not before the plan is known: what stands from an
+        earlier BatchJob was not done at the moment when it becomes known."""
         assert self.reading is not None
-        heard = sum(report.completed + report.failed for report in self.progress)
-        published = counts.done(parse_status(self.reading.batchjob))
-        self.samples = rates.extend(self.samples, now, max(heard, published))
+        status = parse_status(self.reading.batchjob)
+        if status.fingerprint is not None:
+            self.samples = rates.extend(self.samples, now, counts.done_by_now(status, self.progress))
 
     def observed(self, cluster: str) -> Observed:
         """Everything for the core to decide from.

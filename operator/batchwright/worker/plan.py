@@ -7,7 +7,7 @@ listed, the server answers. So no request is paid for when the results could not
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from itertools import chain, count
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -22,21 +22,17 @@ from batchwright.batchfile.lines import BYTE_ORDER_MARK, OversizeLine, split_lin
 from batchwright.batchfile.plan_record import (
     PlannedInput,
     PlanRecord,
-    decode_record,
-    encode_record,
     fingerprint,
-    generation,
 )
 from batchwright.batchfile.request_line import ENVELOPE_BYTES
 from batchwright.batchfile.sharding import choose_lines_per_shard
 from batchwright.batchfile.validation import Validator, find_duplicates
-from batchwright.storage.errors import NotFound, PreconditionFailed
+from batchwright.storage.errors import NotFound
 from batchwright.storage.probe import probe_conditional_put, probe_listable, probe_readable
-from batchwright.storage.protocol import ObjectInfo, ObjectStore
-from batchwright.worker.existing import find
+from batchwright.storage.protocol import ObjectInfo
 from batchwright.worker.failures import StageFailed
 from batchwright.worker.ownership import take_output
-from batchwright.worker.published import can_be_finished
+from batchwright.worker.resubmission import find_or_begin
 from batchwright.worker.served_models import PATIENCE_SECONDS, served_models
 from batchwright.worker.stage import Stage
 
@@ -171,42 +167,26 @@ def _message(listed: list[FileError], count: int, uri: str) -> str:
 
 
 def _write_plan(stage: Stage, source: ObjectInfo, validator: Validator, conditional_put: bool) -> PlanReport:
-    store = stage.output_store
-    record, earlier = _find_generation(stage, _make_plan(stage, source, validator, conditional_put))
-    key = stage.layout.work(record.fingerprint).plan
-    if earlier is None:
-        try:
-            store.write(key, encode_record(record), if_none_match=conditional_put)
-        except PreconditionFailed:
-            earlier = _earlier_plan(store, key)
-    # An earlier attempt of this stage, or an earlier BatchJob with the same work: its shards count.
-    record = earlier or record
-    logger.info("%d requests in %d shards%s", record.lines, len(record.shards), ", planned before" if earlier else "")
+    found = find_or_begin(stage, _make_plan(stage, source, validator, conditional_put))
+    record = found.plan
+    logger.info(
+        "%d requests in %d shards%s",
+        record.lines,
+        len(record.shards),
+        ", planned before" if found.planned_before else "",
+    )
+    if found.reused is not None:
+        stand = found.reused.completed + found.reused.failed
+        logger.info("%d of %d requests stand from an earlier BatchJob of this name", stand, record.lines)
     return PlanReport(
         fingerprint=record.fingerprint,
-        plan_uri=store.uri(key),
+        plan_uri=stage.output_store.uri(stage.layout.work(record.fingerprint).plan),
         lines=record.lines,
         shards=len(record.shards),
         endpoint=record.endpoint,
         model=record.model,
+        reused=found.reused,
     )
-
-
-def _find_generation(stage: Stage, record: PlanRecord) -> tuple[PlanRecord, PlanRecord | None]:
-    """The plan under the fingerprint of the first generation that can be gone on with or begun, and the one there.
-
-    What is left of work whose results were deleted or overwritten since can't be finished any more, nor may it be
-    deletable. So the same work is done under another fingerprint, which takes nothing but new names.
-    """
-    base = record.fingerprint
-    for number in count(1):
-        record = msgspec.structs.replace(record, fingerprint=generation(base, number))
-        layout = stage.layout.work(record.fingerprint)
-        earlier = _earlier_plan(stage.output_store, layout.plan)
-        if earlier is None or can_be_finished(stage, layout):
-            return record, earlier
-        logger.info("the results of %s are gone: the work is done again", stage.output_store.uri(layout.prefix))
-    raise AssertionError("unreachable: there is always another generation")
 
 
 def _make_plan(stage: Stage, source: ObjectInfo, validator: Validator, conditional_put: bool) -> PlanRecord:
@@ -234,10 +214,3 @@ def _make_plan(stage: Stage, source: ObjectInfo, validator: Validator, condition
         conditional_put=conditional_put,
         shards=tuple(validator.index.shards(lines_per_shard, source.size)),
     )
-
-
-def _earlier_plan(store: ObjectStore, key: str) -> PlanRecord | None:
-    """The plan of the same work, made before. Two plans may split it differently, so no second one may replace it."""
-    if find(store, key) is None:
-        return None
-    return decode_record(store.read(key), PlanRecord)

@@ -1,11 +1,12 @@
 """What a merge published before, and whether earlier work can still be finished from what stands in the store."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from batchwright.api.defaults import PublishedNames
 from batchwright.batchfile.layout import WorkLayout
+from batchwright.batchfile.origin_record import OriginRecord
 from batchwright.batchfile.plan_record import decode_record
 from batchwright.batchfile.shard_record import ERRORS, KINDS, RESULTS, RETRY, ShardRecord, SummaryRecord
 from batchwright.storage.protocol import ObjectStore
@@ -24,15 +25,22 @@ def published_keys(stage: Stage) -> Mapping[str, str]:
 
 
 def published_before(stage: Stage, layout: WorkLayout) -> SummaryRecord | None:
-    """The summary of a merge that was done before, as long as all that it published still stands there.
-
-    It may have been published under other names than the spec's by now. Where one of these is the name of another
-    kind by then, a copy would overwrite what it is yet to be made from: that counts as gone.
+    """The summary of a merge that was done before, as long as all that it published still stands there, and can be
+    published under the names that the spec has by now.
 
     Raises:
         StorageError, RecordError: the storage or the summary can't be used.
     """
-    store = stage.output_store
+    summary = standing_summary(stage.output_store, layout)
+    return None if summary is None or names_cross(stage, summary) else summary
+
+
+def standing_summary(store: ObjectStore, layout: WorkLayout) -> SummaryRecord | None:
+    """The summary of a merge that was done before, as long as all that it published still stands, under whatever names.
+
+    Raises:
+        StorageError, RecordError: the storage or the summary can't be used.
+    """
     if find(store, layout.summary) is None:
         return None
     summary = decode_record(store.read(layout.summary), SummaryRecord)
@@ -40,14 +48,30 @@ def published_before(stage: Stage, layout: WorkLayout) -> SummaryRecord | None:
         found = find(store, file.key)
         if found is None or (found.size, found.etag) != (file.bytes, file.etag):
             return None
-    kinds = {file.key: kind for kind, file in summary.published.items()}
-    if any(kinds.get(key, kind) != kind for kind, key in published_keys(stage).items()):
-        return None
     return summary
 
 
-def can_be_finished(stage: Stage, layout: WorkLayout) -> bool:
-    """Whether work with a plan can be gone on with: what its shard records name, or what was made of it, is there.
+def names_cross(stage: Stage, summary: SummaryRecord) -> bool:
+    """Whether a name that the spec has by now is that of another kind of what was published: a copy to it would
+    overwrite what another one is yet to be made from.
+    """
+    kinds = {file.key: kind for kind, file in summary.published.items()}
+    return any(kinds.get(key, kind) != kind for kind, key in published_keys(stage).items())
+
+
+def committed_records(store: ObjectStore, layout: WorkLayout) -> list[ShardRecord]:
+    """The records of all shards that have one.
+
+    Raises:
+        StorageError, RecordError: the storage or a record can't be used.
+    """
+    committed = [info.key for info in store.list(layout.records) if layout.shard_of_record(info.key) is not None]
+    return read_records(store, committed)
+
+
+def can_be_finished(store: ObjectStore, layout: WorkLayout, records: Iterable[ShardRecord]) -> bool:
+    """Whether work with a plan that is not published can be gone on with: what its records name is there. They were
+    read before, since a record is written after its files.
 
     The merge deletes the shard files. When what it published is deleted or overwritten later on, the records promise
     what is no more.
@@ -55,14 +79,24 @@ def can_be_finished(stage: Stage, layout: WorkLayout) -> bool:
     Raises:
         StorageError, RecordError: the storage or a record can't be used.
     """
-    store = stage.output_store
-    committed = [info.key for info in store.list(layout.records) if layout.shard_of_record(info.key) is not None]
-    if not committed or published_before(stage, layout) is not None:
+    origin = read_origin(store, layout)
+    copies = {layout.earlier_file(kind): file.bytes for kind, file in origin.published.items()} if origin else {}
+    named = {file.key: file for record in records for kind in KINDS if (file := record.file(kind)) is not None}
+    wanted = {key: file.bytes for key, file in named.items() if not key.startswith(layout.earlier)} | copies
+    if not wanted:
         return True
-    records = read_records(store, committed)  # before the listing, since a record is written after its files
-    sizes = {info.key: info.size for info in store.list(layout.shard_files)}
-    files = [file for record in records for kind in KINDS if (file := record.file(kind)) is not None]
-    return all(sizes.get(file.key) == file.bytes for file in files)
+    prefixes = (layout.shard_files, layout.earlier) if copies else (layout.shard_files,)
+    sizes = {info.key: info.size for prefix in prefixes for info in store.list(prefix)}
+    return all(sizes.get(key) == size for key, size in wanted.items())
+
+
+def read_origin(store: ObjectStore, layout: WorkLayout) -> OriginRecord | None:
+    """What a further generation of the work was begun from; None for one that says nothing of it.
+
+    Raises:
+        StorageError, RecordError: the storage or the record can't be used.
+    """
+    return decode_record(store.read(layout.origin), OriginRecord) if find(store, layout.origin) is not None else None
 
 
 def read_records(store: ObjectStore, keys: Sequence[str]) -> list[ShardRecord]:

@@ -22,6 +22,9 @@ PREFIX = "out/nightly/.batchwright/0123456789abcdef/"
         (WORK.record(7), PREFIX + "records/000007.json"),
         (WORK.segment(7, "x", 12), PREFIX + "segments/000007/x-000012.jsonl"),
         (WORK.opening(7, 2, "x"), PREFIX + "segments/000007/opened-000002-x.json"),
+        (WORK.origin, PREFIX + "origin.json"),
+        (WORK.earlier_file("results"), PREFIX + "earlier/results.jsonl"),
+        (WORK.earlier_part(7), PREFIX + "segments/000007/earlier.json"),
         (WORK.shard_file(7, "x", "results"), PREFIX + "shards/000007/x-results.jsonl"),
         (WORK.worker(1, 7), PREFIX + "workers/1/7.json"),
     ],
@@ -37,6 +40,7 @@ def test_a_shard_is_found_in_its_keys(shard: int) -> None:
     assert WORK.shard_of_segment(WORK.segment(shard, "x-1", 3)) == shard
     assert WORK.shard_of_file(WORK.shard_file(shard, "x", "errors")) == shard
     assert WORK.shard_of_opening(WORK.opening(shard, 3, "x-1")) == shard
+    assert WORK.shard_of_earlier_part(WORK.earlier_part(shard)) == shard
 
 
 def test_openings_sort_by_their_numbers_and_are_no_segments() -> None:
@@ -45,6 +49,12 @@ def test_openings_sort_by_their_numbers_and_are_no_segments() -> None:
     assert [WORK.number_of_opening(key) for key in keys] == [1, 2, 10]
     assert WORK.shard_of_segment(keys[0]) is None
     assert WORK.shard_of_opening(WORK.segment(7, "opened", 1)) is None
+
+
+def test_an_earlier_part_is_neither_segment_nor_opening() -> None:
+    assert WORK.shard_of_segment(WORK.earlier_part(7)) is None
+    assert WORK.shard_of_opening(WORK.earlier_part(7)) is None
+    assert WORK.shard_of_earlier_part(WORK.segment(7, "earlier.json", 1)) is None
 
 
 def test_keys_of_shards_sort_as_the_shards_do() -> None:

@@ -7,8 +7,11 @@ import pytest
 from msgspec import Struct
 
 from batchwright.batchfile.counts import Usage
+from batchwright.batchfile.origin_record import EarlierPart, OriginRecord
 from batchwright.batchfile.plan_record import (
     FORMAT_VERSION,
+    RANGES_VERSION,
+    READABLE_VERSIONS,
     PlannedInput,
     PlanRecord,
     RecordError,
@@ -63,22 +66,28 @@ RECORDS = [
     WorkerState(1, 2, 3, TOTALS, {7: "x"}),
     SummaryRecord("0123456789abcdef", 4, TOTALS, {"results": ShardFile("k", 100, 3)}, NOW),
 ]
+RANGE = ShardFile("k", 100, 3, start=7)
+SEEDED_RECORDS = [
+    OriginRecord("0123456789abcdef", {"results": ShardFile("k", 100, 3, "etag")}, TOTALS, shards=2),
+    EarlierPart(RANGE, None),
+]
+"""Of work that goes on from what an earlier BatchJob published."""
 
 
 def kind_of(record: Struct) -> str:
     return type(record).__name__
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=kind_of)
+@pytest.mark.parametrize("record", [*RECORDS, *SEEDED_RECORDS], ids=kind_of)
 def test_a_record_is_read_as_it_was_written(record: Struct) -> None:
     assert decode_record(encode_record(record), type(record)) == record
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=kind_of)
 def test_a_record_of_another_version_is_refused_whatever_its_shape(record: Struct) -> None:
-    other = FORMAT_VERSION + 1
+    other = max(READABLE_VERSIONS) + 1
     for value in ({**json.loads(encode_record(record)), "version": other}, {"version": other, "all": "new"}):
-        message = f"{kind_of(record)} of version {other}; this program reads version {FORMAT_VERSION}"
+        message = f"{kind_of(record)} of version {other}; this program reads the versions 1 and 2"
         with pytest.raises(RecordError, match=message):
             decode_record(json.dumps(value).encode(), type(record))
 
@@ -86,6 +95,23 @@ def test_a_record_of_another_version_is_refused_whatever_its_shape(record: Struc
 @pytest.mark.parametrize("record", RECORDS, ids=kind_of)
 def test_every_record_carries_the_version(record: Struct) -> None:
     assert json.loads(encode_record(record))["version"] == FORMAT_VERSION
+
+
+@pytest.mark.parametrize("record", SEEDED_RECORDS, ids=kind_of)
+def test_a_record_that_is_new_with_seeded_work_has_its_version(record: Struct) -> None:
+    assert json.loads(encode_record(record))["version"] == RANGES_VERSION
+
+
+@pytest.mark.parametrize("kind", [PLAN, SHARD], ids=kind_of)
+def test_both_versions_are_read(kind: Struct) -> None:
+    for version in READABLE_VERSIONS:
+        value = {**json.loads(encode_record(kind)), "version": version}
+        assert decode_record(json.dumps(value).encode(), type(kind)).version == version  # type: ignore[attr-defined]
+
+
+def test_a_file_may_be_a_part_of_another_object() -> None:
+    assert (RANGE.start, RANGE.end) == (7, 107)
+    assert ShardFile("k", 100, 3).end == 100
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"null", b"[]", b"\xff", b"[" * 100_000, b'{"version":"1"}', b"{}"])

@@ -7,7 +7,7 @@ import pytest
 
 from batchwright.api.conditions import Reason
 from batchwright.api.reports import Progress
-from batchwright.api.status import BatchJobStatus, RequestCounts, ShardCounts, Usage
+from batchwright.api.status import BatchJobStatus, RequestCounts, Reused, ShardCounts, Usage
 from batchwright.controller.core import counts, progress
 from batchwright.controller.core.observed import Sample
 from builders import NOW, ago
@@ -47,6 +47,38 @@ def test_what_was_published_never_falls(
     known = status(completed=before[0], failed=before[1])
     found = counts.facts(known, [worker(index, *report) for index, report in enumerate(reports)], run=1)
     assert (found["request_counts"].completed, found["request_counts"].failed) == after
+
+
+class TestReused:
+    """What stands from an earlier BatchJob is added to what workers report."""
+
+    REUSED = Reused(completed=70, failed=5, shards=6, usage=Usage(input_tokens=700), finish_reasons={"stop": 70})
+
+    def known(self, reused: Reused, total: int = 100) -> BatchJobStatus:
+        return status(total=total).model_copy(update={"reused": reused})
+
+    def test_before_a_worker_is_heard(self) -> None:
+        assert counts.facts(self.known(self.REUSED), [], run=1) == {
+            "request_counts": RequestCounts(total=100, completed=70, failed=5),
+            "shards": ShardCounts(total=10, completed=6),
+            "usage": Usage(input_tokens=700),
+            "finish_reasons": {"stop": 70},
+        }
+
+    def test_together_with_what_workers_did(self) -> None:
+        done = {"usage": {"inputTokens": 9, "outputTokens": 4}, "finish_reasons": {"stop": 8, "length": 1}}
+        reports = [worker(0, 9, 1, shards_completed=2, **done), worker(1, 3, shards_completed=1)]
+        found = counts.facts(self.known(self.REUSED), reports, run=1)
+        assert found["request_counts"] == RequestCounts(total=100, completed=82, failed=6)
+        assert found["shards"] == ShardCounts(total=10, completed=9)
+        assert found["usage"] == Usage(input_tokens=709, output_tokens=4)
+        assert found["finish_reasons"] == {"stop": 78, "length": 1}
+        assert counts.done_by_now(self.known(self.REUSED), reports) == 88
+
+    def test_where_all_stands_what_a_worker_says_is_of_the_earlier_batchjob(self) -> None:
+        known = self.known(self.REUSED, total=75)
+        reports = [worker(0, 70, 5, shards_completed=10, usage={"inputTokens": 700}, finish_reasons={"stop": 70})]
+        assert counts.facts(known, reports, run=1) == counts.facts(known, [], run=1)
 
 
 def test_active_shards_are_those_of_this_run() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from batchwright.api.reports import InterruptedReport, Progress
-from batchwright.api.status import BatchJobStatus, Condition, RequestCounts
+from batchwright.api.status import BatchJobStatus, Condition, RequestCounts, Reused
 from batchwright.controller import handlers
 from batchwright.controller.core import new_status, retention
 from batchwright.controller.gather import Gatherer
@@ -77,12 +77,22 @@ class TestMemory:
         assert [report.completed for report in memory.progress] == [9, 1]
 
     def test_before_all_workers_are_heard_the_published_count_is_the_sample(self) -> None:
-        status = BatchJobStatus(request_counts=RequestCounts(total=100, completed=50))
+        status = BatchJobStatus(fingerprint="f00d", request_counts=RequestCounts(total=100, completed=50))
+        assert self.sampled(status, completed=20) == [50]
+
+    def test_what_stands_from_an_earlier_batchjob_is_in_each_sample_and_makes_no_rate(self) -> None:
+        assert self.sampled(BatchJobStatus(), completed=0) == []
+        reused = Reused(completed=70, failed=5)
+        status = BatchJobStatus(fingerprint="f00d", request_counts=RequestCounts(total=100), reused=reused)
+        assert self.sampled(status, completed=20) == [95]
+
+    @staticmethod
+    def sampled(status: BatchJobStatus, completed: int) -> list[int]:
         memory = Memory()
         memory.remember(reading(batchjob={**RAW, "status": new_status.as_written(status)}))
-        memory.add_progress((Progress(index=0, run=1, completed=20),))
+        memory.add_progress((Progress(index=0, run=1, completed=completed),))
         memory.take_sample(NOW)
-        assert memory.samples[-1].done == 50
+        return [sample.done for sample in memory.samples]
 
 
 class TestRetention:

@@ -2,7 +2,8 @@
 
 Each worker index of each run reports cumulative counts over all its pods. An index that nobody has heard of yet, after
 a restart of the operator for instance, makes a sum too small, so the published value stays until the sum passes it.
-The merge counts everything again, and its totals are exact.
+What stands from an earlier BatchJob is no worker's: it is added to what they report. The merge counts everything again,
+and its totals are exact.
 """
 
 from collections import Counter
@@ -10,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from batchwright.api.reports import Progress
-from batchwright.api.status import BatchJobStatus, RequestCounts, ShardCounts, Usage
+from batchwright.api.status import BatchJobStatus, RequestCounts, Reused, ShardCounts, Usage
 
 _USAGE_FIELDS = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "total_tokens")
 _MOMENTARY = (
@@ -46,11 +47,17 @@ def done(status: BatchJobStatus) -> int:
     return counts.completed + counts.failed if counts else 0
 
 
+def done_by_now(status: BatchJobStatus, progress: Iterable[Progress]) -> int:
+    """Requests that ended, as far as is known, whether that was published yet or not."""
+    counts = requests(status, progress)
+    return counts.completed + counts.failed
+
+
 def facts(status: BatchJobStatus, progress: Iterable[Progress], run: int) -> dict[str, Any]:
     """The counting fields of the status, from what the workers reported and what was published before."""
-    reports = tuple(progress)
+    reports = _of_this_batchjob(status, progress)
     changes: dict[str, Any] = {
-        "request_counts": _requests(status, reports),
+        "request_counts": requests(status, reports),
         "shards": _shards(status, reports, run),
         "usage": _usage(status, reports),
         "finish_reasons": _finish_reasons(status, reports),
@@ -58,10 +65,24 @@ def facts(status: BatchJobStatus, progress: Iterable[Progress], run: int) -> dic
     return {name: value for name, value in changes.items() if value is not None}
 
 
-def _requests(status: BatchJobStatus, reports: tuple[Progress, ...]) -> RequestCounts:
-    before = status.request_counts or RequestCounts()
-    heard_completed = sum(report.completed for report in reports)
-    heard_failed = sum(report.failed for report in reports)
+def _of_this_batchjob(status: BatchJobStatus, progress: Iterable[Progress]) -> tuple[Progress, ...]:
+    """Where everything stands already, workers have nothing to do: their counts are of the earlier BatchJob."""
+    reused, counts = status.reused, status.request_counts
+    if reused is not None and counts is not None and reused.completed + reused.failed >= counts.total:
+        return ()
+    return tuple(progress)
+
+
+def _reused(status: BatchJobStatus) -> Reused:
+    return status.reused or Reused()
+
+
+def requests(status: BatchJobStatus, progress: Iterable[Progress]) -> RequestCounts:
+    """Requests by outcome, from what the workers reported and what was published before."""
+    reports = _of_this_batchjob(status, progress)
+    before, reused = status.request_counts or RequestCounts(), _reused(status)
+    heard_completed = reused.completed + sum(report.completed for report in reports)
+    heard_failed = reused.failed + sum(report.failed for report in reports)
     # A shard that runs again in a repair may count a line twice until the merge; the total is known from the plan.
     failed = max(before.failed, min(heard_failed, before.total - before.completed))
     completed = max(before.completed, min(heard_completed, before.total - failed))
@@ -70,7 +91,7 @@ def _requests(status: BatchJobStatus, reports: tuple[Progress, ...]) -> RequestC
 
 def _shards(status: BatchJobStatus, reports: tuple[Progress, ...], run: int) -> ShardCounts:
     before = status.shards or ShardCounts()
-    completed = sum(report.shards_completed for report in reports)
+    completed = _reused(status).shards + sum(report.shards_completed for report in reports)
     return ShardCounts(
         total=before.total,
         completed=max(before.completed, min(completed, before.total)),
@@ -80,14 +101,15 @@ def _shards(status: BatchJobStatus, reports: tuple[Progress, ...], run: int) -> 
 
 
 def _usage(status: BatchJobStatus, reports: tuple[Progress, ...]) -> Usage | None:
-    before = status.usage or Usage()
-    sums = {name: _sum_known(getattr(report.usage, name) for report in reports) for name in _USAGE_FIELDS}
+    before, reused = status.usage or Usage(), _reused(status).usage or Usage()
+    usages = (reused, *(report.usage for report in reports))
+    sums = {name: _sum_known(getattr(usage, name) for usage in usages) for name in _USAGE_FIELDS}
     values = {name: _larger(getattr(before, name), value) for name, value in sums.items()}
     return Usage(**values) if any(value is not None for value in values.values()) else None
 
 
 def _finish_reasons(status: BatchJobStatus, reports: tuple[Progress, ...]) -> dict[str, int] | None:
-    sums: Counter[str] = Counter()
+    sums: Counter[str] = Counter(_reused(status).finish_reasons or {})
     for report in reports:
         sums.update(report.finish_reasons)
     before = status.finish_reasons or {}

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from batchwright.api.batchjob import BatchJobSpec
 from batchwright.api.conditions import ConditionType, Phase, Reason
 from batchwright.api.reports import PlanReport
-from batchwright.api.status import RequestCounts, ShardCounts
+from batchwright.api.status import RequestCounts, Reused, ShardCounts
 from batchwright.controller.core import attempts, blockers, conditions, jobs, reports
 from batchwright.controller.core.blockers import ServerState
 from batchwright.controller.core.observed import JobView, Observed, Stage
@@ -80,8 +80,9 @@ def _facts(report: PlanReport) -> dict[str, object]:
         "plan_uri": report.plan_uri or None,
         "endpoint": report.endpoint,
         "model": report.model,
-        "request_counts": RequestCounts(total=report.lines),
-        "shards": ShardCounts(total=report.shards),
+        "request_counts": RequestCounts(total=report.lines, completed=reused.completed, failed=reused.failed),
+        "shards": ShardCounts(total=report.shards, completed=reused.shards),
+        "reused": report.reused,
         "run": 1,
     }
 
@@ -91,6 +92,7 @@ def _waiting(
     job: JobView | None,
     now: datetime,
     settings: Settings,
+    reused = report.reused or Reused()
     actions: tuple[Action, ...],
 ) -> Step:
     pods = observed.pods_of(job) if job else ()

@@ -155,12 +155,12 @@ class ShardQueue:
         return self._shards_under(self._layout.claims(run), lambda key: self._layout.shard_of_claim(key, run))
 
     def _begun(self) -> set[int]:
-        """Shards of which earlier work, in this run or another, has left something."""
+        """Shards of which earlier work, in this run, another or another BatchJob, has left something."""
         layout = self._layout
+        kinds = (layout.shard_of_segment, layout.shard_of_opening, layout.shard_of_earlier_part)
 
         def shard_of(key: str) -> int | None:
-            found = layout.shard_of_segment(key)
-            return layout.shard_of_opening(key) if found is None else found
+            return next((found for kind in kinds if (found := kind(key)) is not None), None)
 
         return self._shards_under(layout.segments, shard_of)
 

@@ -14,8 +14,10 @@ from typing import Final
 
 from batchwright.batchfile.answer import read_answer
 from batchwright.batchfile.layout import WorkLayout
+from batchwright.batchfile.origin_record import is_final
 from batchwright.batchfile.plan_record import RecordError, Shard, decode_record, encode_record
 from batchwright.batchfile.result_line import (
+    FinishedLine,
     failure_line,
     in_one_line,
     is_success,
@@ -36,9 +38,10 @@ from batchwright.batchfile.shard_record import (
 from batchwright.storage.errors import PreconditionFailed
 from batchwright.storage.protocol import ObjectStore
 from batchwright.worker.run.claims import WorkerIdentity
+from batchwright.worker.run.earlier_part import earlier_lines
 from batchwright.worker.run.openings import Openings, is_given_up
 from batchwright.worker.run.spool import Place, Spool, SpooledFile
-from batchwright.worker.run.tally import Tally
+from batchwright.worker.run.tally import Tally, subtract_totals
 from batchwright.worker.server.verdicts import Answered, Failed, Outcome
 
 logger = logging.getLogger(__name__)
@@ -78,6 +81,7 @@ class OpenShard:
         self.number = number
         self.shard = shard
         self.tally = Tally()
+        self._reused = Tally()
         self._fingerprint = fingerprint
         self._store = store
         self._layout = layout
@@ -102,6 +106,11 @@ class OpenShard:
     def complete(self) -> bool:
         """Whether every line has an outcome."""
         return self._fed and self._done == self.shard.lines
+
+    @property
+    def worked(self) -> Totals:
+        """The counts by now, without what stands from an earlier BatchJob: that is counted from the plan on."""
+        return subtract_totals(self.tally.totals(), self._reused.totals())
 
     @property
     def unflushed(self) -> int:
@@ -129,17 +138,21 @@ class OpenShard:
         return is_given_up(self._kills)
 
     def restore(self, first: OpeningRecord | None = None) -> None:
-        """Take the lines in the segments of earlier attempts as done. To be called before the first line is delivered;
-        which positions they have shows when the input is read. `first` is whoever claimed the shard before.
+        """Take the lines in the segments of earlier attempts as done, and those that stand from an earlier BatchJob.
+
+        To be called before the first line is delivered; which positions they have shows when the input is read. `first`
+        is whoever claimed the shard before.
 
         Raises:
             StorageError: they can't be read. It may be called again.
-            RecordError: a segment or the record of an opening is damaged.
+            RecordError: a segment, an earlier result or the record of an opening is damaged.
         """
         openings = []
         for info in self._store.list(self._layout.shard_segments(self.number)):
             if self._layout.shard_of_segment(info.key) == self.number:
                 self._restore_segment(info.key)
+            elif self._layout.shard_of_earlier_part(info.key) == self.number:
+                self._restore_earlier_part(info.key)
             elif self._layout.shard_of_opening(info.key) == self.number:
                 openings.append(info.key)
         if self._restored:
@@ -164,14 +177,27 @@ class OpenShard:
             except ValueError as error:
                 raise RecordError(f"the segment {self._store.uri(key)} is damaged: {error}") from error
 
+    def _restore_earlier_part(self, key: str) -> None:
+        for line in earlier_lines(self._store, key):
+            try:
+                finished = read_finished_line(line)
+                if finished.succeeded or is_final(finished.code):
+                    self._keep(line, finished, self.tally, self._reused)
+            except ValueError as error:
+                raise RecordError(f"what {self._store.uri(key)} names is damaged: {error}") from error
+
     def _restore_line(self, line: bytes) -> None:
-        finished = read_finished_line(line)
+        self._keep(line, read_finished_line(line), self.tally)
+
+    def _keep(self, line: bytes, finished: FinishedLine, *tallies: Tally) -> None:
         if finished.custom_id in self._restored:
             return  # two attempts finished it; one answer counts
-        if finished.succeeded:
-            self.tally.success(read_answer(finished.body))
-        else:
-            self.tally.failure(finished.code)
+        reading = read_answer(finished.body) if finished.succeeded else None
+        for tally in tallies:
+            if reading is not None:
+                tally.success(reading)
+            else:
+                tally.failure(finished.code)
         with self._spool_lock:
             self._restored[finished.custom_id] = _Restored(self._spool.append(line), finished.succeeded)
             self._flushed = self._spool.size
@@ -271,7 +297,8 @@ class OpenShard:
     def commit(self) -> Totals | None:
         """Write the shard's files in input order and then its record. The record is the commit: the first one counts.
 
-        Returns the totals of the record that counts; None where another worker wrote it, who reports them as its own.
+        Returns the totals of the record that counts, without what stands from an earlier BatchJob; None where another
+        worker wrote it, who reports them as its own.
 
         Raises:
             StorageError: it may be called again.
@@ -285,7 +312,9 @@ class OpenShard:
             if winner.attempt != self._me.attempt:
                 self._lose(record, winner)
             record = winner
-        return record.totals if (record.run, record.index) == (self._me.run, self._me.index) else None
+        if (record.run, record.index) != (self._me.run, self._me.index):
+            return None
+        return subtract_totals(record.totals, self._reused.totals())
 
     def _write_files(self) -> ShardRecord:
         with self._spool_lock:

@@ -52,7 +52,7 @@ class RunProgress:
         """Counts by now."""
         totals = self._committed
         for shard in self.open.values():
-            totals = add_totals(totals, shard.tally.totals())
+            totals = add_totals(totals, shard.worked)
         return Progress(
             index=self._me.index,
             run=self._me.run,

@@ -1,11 +1,15 @@
 """Counting outcomes while they come in."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from batchwright.api.text import fold_counts
 from batchwright.batchfile.answer import Reading
-from batchwright.batchfile.counts import Usage, add_counts
+from batchwright.batchfile.counts import Usage, UsageCount, add_counts
 from batchwright.batchfile.shard_record import Totals
+
+_USAGE_FIELDS: Final = Usage.__struct_fields__
 
 
 @dataclass(slots=True)
@@ -55,3 +59,25 @@ def add_totals(left: Totals, right: Totals) -> Totals:
         finish_reasons=add_counts(left.finish_reasons, right.finish_reasons),
         error_codes=add_counts(left.error_codes, right.error_codes),
     )
+
+
+def subtract_totals(whole: Totals, part: Totals) -> Totals:
+    """Counts of the rest. Names that were folded together in one of both are as near as can be; none is below zero."""
+    if part == Totals():
+        return whole
+    return Totals(
+        completed=max(0, whole.completed - part.completed),
+        failed=max(0, whole.failed - part.failed),
+        usage=Usage(**{name: _rest(getattr(whole.usage, name), getattr(part.usage, name)) for name in _USAGE_FIELDS}),
+        finish_reasons=_rest_by_name(whole.finish_reasons, part.finish_reasons),
+        error_codes=_rest_by_name(whole.error_codes, part.error_codes),
+    )
+
+
+def _rest(whole: UsageCount, part: UsageCount) -> UsageCount:
+    return whole if whole is None or part is None else max(0, whole - part)
+
+
+def _rest_by_name(whole: Mapping[str, int], part: Mapping[str, int]) -> dict[str, int]:
+    rest = {name: count - part.get(name, 0) for name, count in whole.items()}
+    return {name: count for name, count in rest.items() if count > 0}

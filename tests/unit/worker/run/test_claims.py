@@ -168,7 +168,9 @@ def test_a_repair_claims_anew(store: FileStore) -> None:
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
-@pytest.mark.parametrize("key", [LAYOUT.segment(1, "earlier", 0), LAYOUT.opening(1, 1, "earlier")])
+@pytest.mark.parametrize(
+    "key", [LAYOUT.segment(1, "earlier", 0), LAYOUT.opening(1, 1, "earlier"), LAYOUT.earlier_part(1)]
+)
 def test_a_shard_of_which_earlier_work_left_something_is_resumed(store: FileStore, exclusive: bool, key: str) -> None:
     store.write(key, b"{}\n")
     assert take_all(worker(store, shards=3, exclusive=exclusive)) == [

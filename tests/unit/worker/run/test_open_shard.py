@@ -9,9 +9,10 @@ import pytest
 from batchwright.batchfile.answer import Reading
 from batchwright.batchfile.counts import Usage
 from batchwright.batchfile.layout import WorkLayout
+from batchwright.batchfile.origin_record import EarlierPart
 from batchwright.batchfile.plan_record import RecordError, Shard, decode_record, encode_record
-from batchwright.batchfile.result_line import read_finished_line
-from batchwright.batchfile.shard_record import ShardRecord, Totals
+from batchwright.batchfile.result_line import failure_line, read_finished_line, result_line
+from batchwright.batchfile.shard_record import ShardFile, ShardRecord, Totals
 from batchwright.storage.errors import StorageUnavailable
 from batchwright.storage.file import FileStore
 from batchwright.storage.protocol import ObjectInfo
@@ -210,6 +211,79 @@ def test_restoring_again_after_a_failure_counts_each_line_once(store: SlowStore,
     assert shard.complete
     shard.commit()
     assert encode_record(record_of(store)).count(b'"lines":3')
+
+
+class TestEarlierPart:
+    """What an earlier BatchJob ended with of the shard: its results and errors lie in larger objects."""
+
+    @staticmethod
+    def put(store: SlowStore, *codes: int | str) -> None:
+        """One line for each code, ids from `id-0` on: statuses, and codes of failures without an answer."""
+        lines: dict[str, list[bytes]] = {"results": [], "errors": []}
+        for number, code in enumerate(codes):
+            ids = {"request_id": f"batch_req_old_{number + 1}", "custom_id": f"id-{number}"}
+            if isinstance(code, str):
+                line = failure_line(**ids, code=code, message="no")
+            else:
+                body = b'{"usage":{"total_tokens":1},"choices":[{"finish_reason":"stop"}]}'
+                line = result_line(**ids, status=code, server_request_id="r", body=body)
+            lines["results" if code == 200 else "errors"].append(line + b"\n")
+        files: dict[str, ShardFile] = {}
+        for kind, some in lines.items():
+            before, own, after = b'{"not":"ours"}\n', b"".join(some), b"x\n"
+            store.write(LAYOUT.earlier_file(kind), before + own + after)
+            files[kind] = ShardFile(LAYOUT.earlier_file(kind), len(own), len(some), start=len(before))
+        store.write(LAYOUT.earlier_part(0), encode_record(EarlierPart(files["results"], files["errors"])))
+
+    def test_successes_and_final_answers_are_taken_and_nothing_else(self, store: SlowStore, tmp_path: Path) -> None:
+        self.put(store, 200, 500, 400, "batch_cancelled", 200, 429)
+        shard = open_shard(store, tmp_path, lines=6)
+        shard.restore()
+        taken = [shard.take_restored(position=n, custom_id=f"id-{n}", line=b"input") for n in range(6)]
+        assert taken == [True, False, True, False, True, False]
+        assert shard.tally.totals() == Totals(2, 1, Usage(total_tokens=2), {"stop": 2}, {"400": 1})
+        assert not shard.unflushed, "it stands in the store already"
+
+    def test_it_is_in_the_record_and_not_in_what_the_worker_counts(self, store: SlowStore, tmp_path: Path) -> None:
+        self.put(store, 200, 400, "batch_expired")
+        shard = open_shard(store, tmp_path)
+        shard.restore()
+        assert shard.worked == Totals(usage=Usage(total_tokens=0))
+        for position in range(2):
+            shard.take_restored(position=position, custom_id=f"id-{position}", line=b"input")
+        deliver(shard, 2)
+        shard.end_of_input()
+        assert shard.commit() == shard.worked == Totals(1, 0, Usage(total_tokens=1), {"stop": 1}, {})
+        record = record_of(store)
+        assert record.totals == Totals(2, 1, Usage(total_tokens=2), {"stop": 2}, {"400": 1})
+        assert record.results is not None
+        lines = store.read(record.results.key).splitlines()
+        assert [read_finished_line(line).custom_id for line in lines] == ["id-0", "id-2"]
+        assert record.retry is not None
+        assert store.read(record.retry.key) == b"input\n"
+
+    def test_it_is_taken_beside_what_an_attempt_of_this_batchjob_finished(
+        self, store: SlowStore, tmp_path: Path
+    ) -> None:
+        self.put(store, 200, 500, 500)
+        first = open_shard(store, tmp_path, attempt="first")
+        first.restore()
+        deliver(first, 1)
+        first.flush()
+        (line,) = store.read(LAYOUT.segment(0, "first", 0)).splitlines()
+        assert read_finished_line(line).custom_id == "id-1", "what stands is not written again"
+        second = open_shard(store, tmp_path)
+        second.restore()
+        assert (second.tally.completed, second.worked.completed) == (2, 1)
+
+    def test_what_is_gone_or_damaged_is_named(self, store: SlowStore, tmp_path: Path) -> None:
+        self.put(store, 200)
+        store.write(LAYOUT.earlier_file("results"), b"x" * 1000)
+        with pytest.raises(RecordError, match=r"000000/earlier.json names is damaged"):
+            open_shard(store, tmp_path).restore()
+        store.delete([LAYOUT.earlier_file("results")])
+        with pytest.raises(RecordError, match="is gone"):
+            open_shard(store, tmp_path, attempt="again").restore()
 
 
 def test_what_others_put_beside_the_segments_is_left_alone(store: SlowStore, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from batchwright.api.text import MAX_COUNT_NAME_LENGTH, MAX_COUNT_NAMES
 from batchwright.batchfile.answer import Reading
 from batchwright.batchfile.counts import Usage
 from batchwright.batchfile.shard_record import Totals
-from batchwright.worker.run.tally import Tally, add_totals
+from batchwright.worker.run.tally import Tally, add_totals, subtract_totals
 
 counts = st.one_of(st.none(), st.integers(0, 1000))
 readings = st.builds(
@@ -53,6 +53,16 @@ def test_unknown_is_not_zero() -> None:
 @given(left=outcomes, right=outcomes)
 def test_parts_add_up_to_the_whole(left: list[Reading | str], right: list[Reading | str]) -> None:
     assert add_totals(tallied(left), tallied(right)) == tallied(left + right)
+
+
+@given(part=outcomes, rest=outcomes)
+def test_the_whole_without_a_part_is_the_rest(part: list[Reading | str], rest: list[Reading | str]) -> None:
+    left, expected = subtract_totals(tallied(part + rest), tallied(part)), tallied(rest)
+    assert (left.completed, left.failed) == (expected.completed, expected.failed)
+    assert (left.finish_reasons, left.error_codes) == (expected.finish_reasons, expected.error_codes)
+    for name in Usage.__struct_fields__:
+        # What was known of the part alone is nothing in the rest.
+        assert (getattr(left.usage, name) or 0) == (getattr(expected.usage, name) or 0)
 
 
 @pytest.mark.parametrize("earlier", [{}, {"stop": 1}])
