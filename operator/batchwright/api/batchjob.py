@@ -247,8 +247,9 @@ class Requests(Model):
     )
     max_failures: StrictInt | Annotated[str, StringConstraints(max_length=4)] | None = Field(
         None,
-        description='Failed requests at which the BatchJob stops early, a number or a part of all such as "5%".'
-        " Not supported yet: such a BatchJob fails. Default: it never stops early.",
+        description='Failed requests that are allowed, a number or a part of all such as "5%". With one more the'
+        " BatchJob stops early and fails (TooManyFailures), and what is finished is published. Default: it never stops"
+        " early.",
         json_schema_extra={
             "x-kubernetes-int-or-string": True,
             "maxLength": 4,
@@ -343,7 +344,7 @@ class BatchJobSpec(Model):
     completion_window: Duration | None = Field(
         None,
         description="Time from creation to expiry, a Go duration such as 24h, at least 1s; suspended and queued"
-        " time count, and partial results are not published yet. Default: never expires.",
+        " time count. What is finished by then is published. Default: never expires.",
         json_schema_extra={"x-kubernetes-validations": [rules.COMPLETION_WINDOW.schema()]},
     )
     sharding: Sharding | None = Field(
@@ -356,7 +357,8 @@ class BatchJobSpec(Model):
     suspend: StrictBool | None = Field(None, description="true pauses the work, false goes on. Default: false.")
     cancel: StrictBool | None = Field(
         None,
-        description="true stops for good; partial results are not published yet. Can't be undone. Default: false.",
+        description="true stops for good, in every phase; what is finished is published. Can't be undone."
+        " Default: false.",
     )
     resume: Literal["Auto", "Never"] | None = Field(
         None,

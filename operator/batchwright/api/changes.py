@@ -47,6 +47,7 @@ FIELD_CHANGES: tuple[FieldChange, ...] = (
     FieldChange("sharding.linesPerShard", Effect.NEVER),
     FieldChange("sharding.parallelism", Effect.NEXT_JOB),
     FieldChange("requests", Effect.NEXT_POD),
+    FieldChange("requests.maxFailures", Effect.LIVE),
     FieldChange("suspend", Effect.LIVE),
     FieldChange("cancel", Effect.LIVE, "Only to true: it can't be undone."),
     FieldChange("resume", Effect.PLANNING),

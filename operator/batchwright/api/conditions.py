@@ -44,6 +44,7 @@ class Reason(StrEnum):
     MERGING = "Merging"
     CANCELLING = "Cancelling"
     EXPIRING = "Expiring"
+    FAILING = "Failing"
     # Complete
     COMPLETED = "Completed"
     COMPLETED_WITH_FAILURES = "CompletedWithFailures"
@@ -65,6 +66,7 @@ class Reason(StrEnum):
     RUN_FAILED = "RunFailed"
     MERGE_FAILED = "MergeFailed"
     SHARDS_MISSING = "ShardsMissing"
+    TOO_MANY_FAILURES = "TooManyFailures"
     UNEXPECTED = "Unexpected"
     CANCELLED = "Cancelled"
     EXPIRED = "Expired"
@@ -85,19 +87,19 @@ PHASE_MEANINGS: Mapping[Phase, str] = {
     Phase.PENDING: "Nothing has begun.",
     Phase.VALIDATING: "The input is read, checked and split. No request has been sent.",
     Phase.IN_PROGRESS: "Workers send requests.",
-    Phase.FINALIZING: "Every request ended; results and errors are being joined.",
+    Phase.FINALIZING: "Every request ended, or the work is stopped because the completion window ended or the run"
+    " failed; results and errors are being joined.",
     Phase.COMPLETED: "Everything is published, whether requests failed or not. Condition Complete.",
-    Phase.FAILED: "It could not be done, and the condition Failed says why.",
-    Phase.CANCELLING: "spec.cancel was set; the workers stop.",
-    Phase.CANCELLED: "Cancelled; nothing is published, and what was finished is kept under the output."
-    " Condition Failed, reason Cancelled.",
-    Phase.EXPIRED: "The completion window ended; nothing is published, and what was finished is kept under the output."
-    " Condition Failed, reason Expired.",
+    Phase.FAILED: "It could not be done, and the condition Failed says why. What was finished before is published.",
+    Phase.CANCELLING: "spec.cancel was set; the workers stop, and what is finished is being published.",
+    Phase.CANCELLED: "Cancelled; what was finished is published. Condition Failed, reason Cancelled.",
+    Phase.EXPIRED: "The completion window ended; what was finished is published. Condition Failed, reason Expired.",
 }
 
 CONDITION_MEANINGS: Mapping[ConditionType, str] = {
     ConditionType.COMPLETE: "True: every request ended, and results and errors are published. Terminal.",
-    ConditionType.FAILED: "True: it ended without that: failed, cancelled or expired. Terminal.",
+    ConditionType.FAILED: "True: it ended before every request did: failed, cancelled or expired. What was finished is"
+    " published; the message says how much. Terminal.",
     ConditionType.SUSPENDED: "True: spec.suspend pauses the work. Workers finish what is in flight; none is started.",
     ConditionType.RECONCILING: "True: the operator works towards the end. False once it is reached.",
     ConditionType.SERVER_AVAILABLE: "False: the model server is away, refuses the API key, or no longer serves the"
@@ -112,10 +114,12 @@ REASON_MEANINGS: Mapping[ConditionType, Mapping[Reason, str]] = {
         Reason.VALIDATING: "The plan Job reads the input and checks its lines, the model, and the access to storage.",
         Reason.RUNNING: "Workers send requests.",
         Reason.REPAIRING: "The run ended with shards that have no record: it runs again, at most three times.",
-        Reason.WAITING_FOR_MERGE: "The run ended; the pod of the merge has yet to start.",
+        Reason.WAITING_FOR_MERGE: "Every request ended; the pod of the merge has yet to start.",
         Reason.MERGING: "The merge Job joins results and errors in input order.",
-        Reason.CANCELLING: "spec.cancel was set: the workers stop.",
-        Reason.EXPIRING: "The completion window ended: the workers stop.",
+        Reason.CANCELLING: "spec.cancel was set: the workers stop, then what is finished is published.",
+        Reason.EXPIRING: "The completion window ended: the workers stop, then what is finished is published.",
+        Reason.FAILING: "Too many requests failed, or the run can't go on: the workers stop, then what is finished is"
+        " published. The message has the reason that the condition Failed will have.",
     },
     ConditionType.COMPLETE: {
         Reason.COMPLETED: "Every request got an answer with a 2xx status.",
@@ -141,11 +145,12 @@ REASON_MEANINGS: Mapping[ConditionType, Mapping[Reason, str]] = {
         Reason.RUN_FAILED: "The run Job failed in spite of every retry.",
         Reason.MERGE_FAILED: "The merge Job failed in spite of every retry.",
         Reason.SHARDS_MISSING: "Shards have no record even after every repair.",
+        Reason.TOO_MANY_FAILURES: "More requests failed than spec.requests.maxFailures allows.",
         Reason.UNEXPECTED: "An error that nobody foresaw. The worker's log has the details.",
-        Reason.CANCELLED: "spec.cancel was set. Nothing is published; a BatchJob of the same name, input and"
-        " output goes on from what was finished.",
-        Reason.EXPIRED: "The completion window ended. Nothing is published; a BatchJob of the same name, input and"
-        " output goes on from what was finished.",
+        Reason.CANCELLED: "spec.cancel was set. What was finished is published; a BatchJob of the same name, input and"
+        " output sends only the rest.",
+        Reason.EXPIRED: "The completion window ended. What was finished is published; a BatchJob of the same name,"
+        " input and output sends only the rest.",
     },
     ConditionType.STALLED: {
         Reason.SECRET_MISSING: "A Secret, or a key of it, doesn't exist in the namespace.",

@@ -51,11 +51,12 @@ class Condition(TolerantModel):
 
 
 class RequestCounts(TolerantModel):
-    """Requests of the input. Lines that never ran because the job was stopped count in total alone."""
+    """Requests of the input. At the end completed and failed make up the total, those that were never sent because the
+    BatchJob was stopped being among the failed: see error_codes."""
 
     total: Count = Field(0, description="Requests in the input.")
     completed: Count = Field(0, description="Requests answered with a 2xx status.")
-    failed: Count = Field(0, description="Requests that ended in another status or in none.")
+    failed: Count = Field(0, description="Requests that ended in another status, in none, or not at all.")
 
 
 class ShardCounts(TolerantModel):
@@ -77,7 +78,6 @@ class Usage(TolerantModel):
     total_tokens: Count | None = Field(None, description="Tokens read and written.")
 
 
-class PublishedObject(TolerantModel):
 class Reused(TolerantModel):
     """What stands from an earlier BatchJob of the same name and the same work: it is not sent again. The other counts
     include it."""
@@ -89,6 +89,7 @@ class Reused(TolerantModel):
     finish_reasons: CountsByName | None = Field(None, description="Answers that stand by their finish reason.")
 
 
+class PublishedObject(TolerantModel):
     """A published object."""
 
     uri: URI = Field(description="URI of the object.")
@@ -144,16 +145,18 @@ class BatchJobStatus(TolerantModel):
     estimated_completion_time: Time | None = Field(None, description="When the run ends at that rate.")
     request_counts: RequestCounts | None = Field(None, description="Requests by outcome.")
     shards: ShardCounts | None = Field(None, description="Shards by state.")
-    usage: Usage | None = Field(None, description="Tokens that the server reported.")
     reused: Reused | None = Field(
         None,
         description="Requests that stand from an earlier BatchJob of the same name. Absent where nothing does.",
     )
+    usage: Usage | None = Field(None, description="Tokens that the server reported.")
     finish_reasons: CountsByName | None = Field(
         None, description="Answers by their finish reason, such as stop and length."
     )
     error_codes: CountsByName | None = Field(
-        None, description="Failed requests by HTTP status or error code, the most frequent ones."
+        None,
+        description="Failed requests by HTTP status or error code, the most frequent ones. batch_cancelled,"
+        " batch_expired and batch_failed count those that the BatchJob ended without.",
     )
     output: PublishedObject | None = Field(
         None, description="Results, in input order. Absent when no request succeeded."
@@ -190,7 +193,9 @@ class BatchJobStatus(TolerantModel):
     validating_at: Time | None = Field(None, description="When its input began to be checked.")
     in_progress_at: Time | None = Field(None, description="When requests began to be sent.")
     expires_at: Time | None = Field(None, description="When the completion window ends.")
-    finalizing_at: Time | None = Field(None, description="When the last request had ended.")
+    finalizing_at: Time | None = Field(
+        None, description="When the last request had ended, or the work was stopped otherwise than by a cancel."
+    )
     completed_at: Time | None = Field(None, description="When everything was published.")
     failed_at: Time | None = Field(None, description="When the BatchJob failed.")
     cancelling_at: Time | None = Field(None, description="When cancelling began.")

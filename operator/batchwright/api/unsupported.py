@@ -5,8 +5,6 @@ from batchwright.api.batchjob import BatchJobSpec
 
 def unsupported_field(spec: BatchJobSpec) -> str | None:
     """The first field that is set and has no effect yet, as a problem with its remedy."""
-    if spec.requests is not None and spec.requests.max_failures is not None:
-        return "spec.requests.maxFailures: not supported by this version. Leave it out"
     if spec.output.names is not None and spec.output.names.progress is not None:
         return "spec.output.names.progress: not supported by this version. Leave it out"
     return None

@@ -126,6 +126,9 @@ class Settings:
     missing_deadline: Annotated[timedelta, Variable("BATCHWRIGHT_MISSING_DEADLINE", _duration)] = timedelta(seconds=15)
     """How long a Secret, a ConfigMap, a service account or the admission of a Job may be missing before the BatchJob
     is Stalled: things that are applied together don't arrive at the same moment."""
+    merge_deadline: Annotated[timedelta, Variable("BATCHWRIGHT_MERGE_DEADLINE", _duration)] = timedelta(hours=6)
+    """How long a merge may take, waiting for its pod included. Nothing is published where it takes longer, and what was
+    finished is kept for a BatchJob of the same name, input and output."""
     node_loss_margin: Annotated[timedelta, Variable("BATCHWRIGHT_NODE_LOSS_MARGIN", _duration)] = timedelta(seconds=30)
     """How long after its grace period a pod on a node that is not ready is taken as lost."""
 

@@ -1,7 +1,5 @@
 """The tables that the reference and the CEL rules are made from are complete."""
 
-import re
-
 from batchwright.api.changes import Effect, change_of
 from batchwright.api.conditions import (
     CONDITION_MEANINGS,
@@ -50,13 +48,3 @@ def test_the_longest_path_decides_when_a_change_is_read() -> None:
     assert fixed.effect is Effect.NEVER
     assert connection.effect is Effect.NEXT_POD
     assert change_of("inputs") is None
-
-
-def test_no_text_promises_results_after_a_stop() -> None:
-    """Partial results are not published by this version."""
-    stops = [PHASE_MEANINGS[phase] for phase in (Phase.CANCELLING, Phase.CANCELLED, Phase.EXPIRED)]
-    working = REASON_MEANINGS[ConditionType.RECONCILING]
-    failed = REASON_MEANINGS[ConditionType.FAILED]
-    stops += [working[Reason.CANCELLING], working[Reason.EXPIRING], failed[Reason.CANCELLED], failed[Reason.EXPIRED]]
-    promising = re.compile(r"(is|gets|are|being) published")
-    assert [text for text in stops if promising.search(re.sub("[Nn]othing is published", "", text))] == []

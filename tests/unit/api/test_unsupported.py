@@ -13,7 +13,6 @@ MINIMAL: dict[str, Any] = {"input": {"uri": "s3://bucket/in.jsonl"}, "output": {
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
-        (MINIMAL | {"requests": {"maxFailures": "5%"}}, "spec.requests.maxFailures"),
         (
             MINIMAL | {"output": {"uri": "s3://bucket/out/", "names": {"progress": "progress.json"}}},
             "spec.output.names.progress",

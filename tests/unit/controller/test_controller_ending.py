@@ -1,7 +1,6 @@
-"""Suspending, stopping and the end, and what is told about them."""
+"""Suspending and the end, and what is told about them."""
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from batchwright.controller.core.plan_of_actions import (
     Plan,
     SuspendJob,
 )
-from builders import IDENTITY, NOW, BatchJobBuilder, ago, batchjob, job
+from builders import IDENTITY, BatchJobBuilder, ago, batchjob, job
 from fixtures.reconciling import MERGED, PLANNED, created, plan_for, status_of
 
 
@@ -55,47 +54,6 @@ class TestSuspend:
         assert [type(action) for action in plan_for(running).actions if not isinstance(action, CreateConfigMap)] == [
             DeleteJob
         ]
-
-
-class TestStopping:
-    def test_cancel_deletes_the_jobs_waits_for_the_pods_and_ends(self) -> None:
-        running = batchjob().cancelled().planned().with_job(job("run", 1).running_pod())
-        plan = plan_for(running)
-        assert [type(action) for action in plan.actions] == [DeleteJob]
-        assert plan.status is not None
-        assert (plan.status.phase, plan.status.cancelling_at is not None) == (Phase.CANCELLING, True)
-
-        draining = batchjob().cancelled().planned().with_(pods=job("run", 1).running_pod(delete_by=NOW).pods)
-        assert status_of(draining).phase is Phase.CANCELLING
-
-        status = status_of(batchjob().cancelled().planned())
-        assert status.phase is Phase.CANCELLED
-        failed = conditions.find(status, ConditionType.FAILED)
-        assert failed is not None
-        assert failed.reason == "Cancelled"
-        assert "not published" in failed.message
-
-    def test_a_merge_is_not_cancelled_since_every_request_has_ended(self) -> None:
-        merging = batchjob().cancelled().planned().with_job(job("run", 1).complete(), job("merge", 1).running_pod())
-        assert status_of(merging).phase is Phase.FINALIZING
-
-    def test_the_completion_window_ends_the_work(self) -> None:
-        builder = batchjob().with_spec(completionWindow="30s").planned()
-        plan = plan_for(builder.with_job(job("run", 1).running_pod()))
-        assert [type(action) for action in plan.actions] == [DeleteJob]
-        status = status_of(builder)
-        assert status.phase is Phase.EXPIRED
-        assert conditions.is_true(status, ConditionType.FAILED)
-        assert status.expires_at == IDENTITY.created_at + timedelta(seconds=30)
-
-    def test_the_next_look_is_not_after_the_completion_window(self) -> None:
-        wait = plan_for(batchjob().with_spec(completionWindow="61s").with_job(job("plan").running_pod())).wait
-        assert wait is not None
-        assert wait.after == timedelta(seconds=1)
-
-    def test_a_window_without_an_end_expires_never(self) -> None:
-        assert status_of(batchjob().with_spec(completionWindow="2562047h")).expires_at is not None
-        assert status_of(batchjob()).expires_at is None
 
 
 class TestTheEnd:

@@ -20,7 +20,7 @@ from batchwright.controller.core.plan_of_actions import (
     MarkPodFailed,
 )
 from builders import NOW, JobBuilder, ago, batchjob, job
-from fixtures.reconciling import created, failed_with, failure, plan_for, status_of
+from fixtures.reconciling import created, failed_with, failing_with, failure, plan_for, status_of
 
 
 class TestRunning:
@@ -165,13 +165,18 @@ class TestRunning:
         assert plan.status is not None
         assert plan.status.phase is Phase.FINALIZING
 
-    def test_what_no_retry_can_mend_ends_the_batchjob(self) -> None:
+    def test_what_no_retry_can_mend_ends_the_batchjob_with_what_is_finished(self) -> None:
         changed = failure(Reason.INPUT_CHANGED, "the input's ETag is another")
-        run = job("run", 1).running_pod().ended_pod(changed, code=22).failed("PodFailurePolicy")
-        assert failed_with(status_of(batchjob().planned().with_job(run))) == (
-            "InputChanged",
-            "the input's ETag is another",
-        )
+        run = job("run", 1).ended_pod(changed, code=22).failed("PodFailurePolicy")
+        plan = plan_for(batchjob().planned().with_job(run))
+        assert created(plan) == ["merge-1"]
+        assert failing_with(plan) == ("InputChanged", "the input's ETag is another")
+
+    def test_where_the_plan_cannot_be_read_nothing_can_be_published(self) -> None:
+        unreadable = failure(Reason.PLAN_UNREADABLE, "its format is 9")
+        run = job("run", 1).ended_pod(unreadable, code=23).failed("PodFailurePolicy")
+        status = status_of(batchjob().planned().with_job(run))
+        assert failed_with(status) == ("PlanUnreadable", "its format is 9")
 
     def test_workers_that_cannot_start_are_a_standstill(self) -> None:
         run = job("run", 1).pod(unschedulable="Insufficient cpu", created_at=ago(minutes=3))

@@ -1,25 +1,80 @@
-"""The end of a BatchJob whose results are published."""
+"""The end of a BatchJob: the exact totals of its merge, and what a person reads about them."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from batchwright.api.conditions import Phase, Reason
 from batchwright.api.reports import MergeReport
 from batchwright.api.status import BatchJobStatus, Metrics, ShardCounts, Usage
+from batchwright.api.undone import Undone
 from batchwright.controller.core import progress
 from batchwright.controller.core.observed import Observed
 from batchwright.controller.core.step import Step
+from batchwright.controller.core.stops import Stop
+
+_CODES_SHOWN: Final = 3
+_GO_ON: Final = "To go on, delete this BatchJob and apply it anew: what is finished is not sent again."
 
 
 def completed(observed: Observed, report: MergeReport, now: datetime) -> Step:
     """Completed, with the exact totals of the merge. That requests failed doesn't make the BatchJob fail."""
+    requests = report.request_counts
+    reason = Reason.COMPLETED_WITH_FAILURES if requests.failed else Reason.COMPLETED
+    text = _outcome(report) if requests.failed else f"All {requests.total} requests completed."
+    if requests.failed and report.errors is not None and report.errors.uri:
+        text += f" Why: {report.errors.uri}."
+    message = " ".join([text, *report.warnings])
+    return Step(Phase.COMPLETED, reason, message, facts=_facts(observed, report, now))
+
+
+def stopped(observed: Observed, stop: Stop, report: MergeReport, now: datetime) -> Step:
+    """The end of a stop whose finished work is published."""
+    kinds = {"results": report.output, "errors": report.errors}
+    published = " and ".join(kind for kind, file in kinds.items() if file is not None)
+    parts = [stop.why.message, _outcome(report)]
+    if published:
+        parts.append(f"{published.capitalize()} are published.")
+    if undone(report):
+        parts.append(_GO_ON)
+        if report.retry is not None and report.retry.uri:
+            parts.append(f"The request lines that are left are in {report.retry.uri}.")
+    message = " ".join([*parts, *report.warnings])
+    return Step(stop.end, stop.why.reason, message, facts=_facts(observed, report, now))
+
+
+def unpublished(stop: Stop, why: str) -> Step:
+    """The end of a stop after which nothing could be published."""
+    text = f"{stop.why.message} Nothing could be published: {why.rstrip('.')}. What is finished is kept. {_GO_ON}"
+    return Step(stop.end, stop.why.reason, text)
+
+
+def undone(report: MergeReport) -> int:
+    """Requests that the batch ended without."""
+    return sum(report.error_codes.get(code.value, 0) for code in Undone)
+
+
+def _outcome(report: MergeReport) -> str:
+    requests, left = report.request_counts, undone(report)
+    failed = requests.failed - left
+    text = f"{requests.completed} of {requests.total} requests completed"
+    if failed:
+        text += f", {failed} failed{_codes(report.error_codes)}"
+    return f"{text}, {left} were not done." if left else f"{text}."
+
+
+def _codes(error_codes: Mapping[str, int]) -> str:
+    own = [f"{code}: {number}" for code, number in error_codes.items() if code not in set(Undone)]
+    return f" ({', '.join(own[:_CODES_SHOWN])})" if own else ""
+
+
+def _facts(observed: Observed, report: MergeReport, now: datetime) -> dict[str, Any]:
     status, requests = observed.status, report.request_counts
-    shards = status.shards.total if status.shards else 0
-    finished = requests.completed + requests.failed
-    metrics, rate = _metrics(status, report, finished, now)
-    facts: dict[str, Any] = {
+    done = requests.completed + requests.failed - undone(report)
+    metrics, rate = _metrics(status, report, done, now)
+    return {
         "request_counts": requests,
-        "shards": ShardCounts(total=shards, completed=shards),
+        "shards": _shards(status, all_done=not undone(report)),
         "usage": report.usage if report.usage != Usage() else None,
         "finish_reasons": report.finish_reasons or None,
         "error_codes": report.error_codes or None,
@@ -27,34 +82,28 @@ def completed(observed: Observed, report: MergeReport, now: datetime) -> Step:
         "errors": report.errors,
         "retry": report.retry,
         "metrics": metrics,
-        "progress": f"{finished}/{requests.total}",
+        "progress": f"{done}/{requests.total}",
         "rate": rate,
         "eta": None,
         "estimated_completion_time": None,
     }
-    reason = Reason.COMPLETED_WITH_FAILURES if requests.failed else Reason.COMPLETED
-    return Step(Phase.COMPLETED, reason, _message(report), facts=facts)
 
 
-def _message(report: MergeReport) -> str:
-    requests = report.request_counts
-    if not requests.failed:
-        text = f"All {requests.total} requests completed."
-    else:
-        text = f"{requests.completed} of {requests.total} requests completed, {requests.failed} failed"
-        codes = ", ".join(f"{code}: {number}" for code, number in list(report.error_codes.items())[:3])
-        text += f" ({codes})." if codes else "."
-        if report.errors is not None and report.errors.uri:
-            text += f" Why: {report.errors.uri}."
-    return " ".join([text, *report.warnings])
+def _shards(status: BatchJobStatus, *, all_done: bool) -> ShardCounts:
+    """Those that the workers finished: the records that a closing merge writes are none of them."""
+    before = status.shards or ShardCounts()
+    if all_done:
+        return ShardCounts(total=before.total, completed=before.total)
+    return before.model_copy(update={"active": 0})
 
 
 def _metrics(
-    status: BatchJobStatus, report: MergeReport, finished: int, now: datetime
+    status: BatchJobStatus, report: MergeReport, done: int, now: datetime
 ) -> tuple[Metrics | None, str | None]:
     if status.in_progress_at is None:
         return None, None
-    seconds = ((status.finalizing_at or now) - status.in_progress_at).total_seconds()
+    ends = [moment for moment in (status.finalizing_at, status.cancelling_at) if moment is not None]
+    seconds = (min(ends, default=now) - status.in_progress_at).total_seconds()
     if seconds <= 0:
         # Times have whole seconds: a run of less than one has no rate.
         return Metrics(response_time_seconds="0"), None
@@ -62,6 +111,6 @@ def _metrics(
     metrics = Metrics(
         response_time_seconds=f"{seconds:g}",
         throughput_tokens_per_second=f"{tokens / seconds:.1f}" if tokens is not None else None,
-        requests_per_second=f"{finished / seconds:.1f}",
+        requests_per_second=f"{done / seconds:.1f}",
     )
-    return metrics, progress.format_rate(finished / seconds)
+    return metrics, progress.format_rate(done / seconds)

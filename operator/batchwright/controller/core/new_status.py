@@ -3,9 +3,9 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from batchwright.api.conditions import Phase
+from batchwright.api.conditions import Phase, Reason
 from batchwright.api.status import BatchJobStatus
-from batchwright.controller.core import conditions, stopping
+from batchwright.controller.core import conditions, window
 from batchwright.controller.core.observed import Observed
 from batchwright.controller.core.step import Step
 from batchwright.controller.settings import Settings
@@ -47,9 +47,9 @@ def after(observed: Observed, step: Step, now: datetime, settings: Settings) -> 
         "message": conditions.server_message(step) if away else step.message,
         "conditions": conditions.compose(before.conditions or [], step, identity.generation, now, settings),
         "created_at": identity.created_at,
-        "expires_at": stopping.expires_at(observed, observed.spec) if observed.spec else before.expires_at,
+        "expires_at": window.expires_at(observed, observed.spec) if observed.spec else before.expires_at,
     }
-    for name in _timestamps(step.phase):
+    for name in _timestamps(step):
         if values.get(name) is None:
             values[name] = now
     return BatchJobStatus.model_validate(values)
@@ -88,9 +88,11 @@ def as_written(status: BatchJobStatus) -> dict[str, Any]:
     return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _timestamps(phase: Phase) -> list[str]:
-    """What entering a phase dates: the phase, and those before it that passed unseen."""
-    if phase in _COURSE:
+def _timestamps(step: Step) -> list[str]:
+    """What entering a phase dates: the phase, and those before it that passed unseen. A stop dates what it skips by
+    itself, since it may skip everything."""
+    phase = step.phase
+    if phase in _COURSE and step.reason not in (Reason.EXPIRING, Reason.FAILING):
         return [_ENTERED[passed] for passed in _COURSE[: _COURSE.index(phase) + 1]]
     if phase is Phase.CANCELLED:
         return [_ENTERED[Phase.CANCELLING], _ENTERED[phase]]

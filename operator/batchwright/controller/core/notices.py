@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from batchwright.api.conditions import ConditionType, Phase
+from batchwright.api.conditions import ConditionType, Phase, Reason
 from batchwright.api.status import BatchJobStatus
 from batchwright.controller.core import conditions
 from batchwright.controller.core.plan_of_actions import Notice
@@ -13,11 +13,13 @@ _STARTED = {
     Phase.FINALIZING: "MergeStarted",
     Phase.CANCELLING: "Cancelling",
 }
+_STOPS = (Reason.EXPIRING, Reason.FAILING)
+"""Stops that have no phase of their own."""
 
 
 def between(before: BatchJobStatus, after: BatchJobStatus) -> tuple[Notice, ...]:
     """The Events of a change of status."""
-    return (*_phase(before, after), *_repair(before, after), *_conditions(before, after))
+    return (*_phase(before, after), *_stop(before, after), *_repair(before, after), *_conditions(before, after))
 
 
 def _phase(before: BatchJobStatus, after: BatchJobStatus) -> Iterator[Notice]:
@@ -29,8 +31,19 @@ def _phase(before: BatchJobStatus, after: BatchJobStatus) -> Iterator[Notice]:
         yield Notice("Normal", complete.reason, complete.message)
     elif failed is not None and failed.status == "True":
         yield Notice("Warning", failed.reason, failed.message)
-    elif after.phase in _STARTED:
+    elif after.phase in _STARTED and _working_on(after) not in _STOPS:
         yield Notice("Normal", _STARTED[after.phase], _detail(after))
+
+
+def _stop(before: BatchJobStatus, after: BatchJobStatus) -> Iterator[Notice]:
+    reason = _working_on(after)
+    if reason in _STOPS and reason != _working_on(before) and not conditions.is_finished(after):
+        yield Notice("Warning", reason, after.message or "")
+
+
+def _working_on(status: BatchJobStatus) -> str:
+    reconciling = conditions.find(status, ConditionType.RECONCILING)
+    return reconciling.reason if reconciling is not None else ""
 
 
 def _detail(status: BatchJobStatus) -> str:

@@ -8,8 +8,10 @@ from pydantic import ValidationError
 
 from batchwright.api import names
 from batchwright.api.batchjob import BatchJobSpec
+from batchwright.api.conditions import Reason
 from batchwright.api.reports import decode_report
 from batchwright.api.status import BatchJobStatus
+from batchwright.api.undone import Undone
 from batchwright.controller.core.observed import (
     ConfigMapView,
     Identity,
@@ -129,6 +131,7 @@ def _job(raw: Raw) -> JobView | None:
     if stage is None:
         return None
     metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+    annotations = metadata.get("annotations") or {}
     return JobView(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -141,12 +144,26 @@ def _job(raw: Raw) -> JobView | None:
         ready=status.get("ready") or 0,
         failed=status.get("failed") or 0,
         suspended=bool(spec.get("suspend")),
-        suspended_by_us=names.ANNOTATION_SUSPENDED in (metadata.get("annotations") or {}),
+        suspended_by_us=names.ANNOTATION_SUSPENDED in annotations,
         queue_name=(metadata.get("labels") or {}).get(names.LABEL_QUEUE_NAME, ""),
-        template=(metadata.get("annotations") or {}).get(names.ANNOTATION_TEMPLATE, ""),
+        template=annotations.get(names.ANNOTATION_TEMPLATE, ""),
+        undone=_undone(annotations.get(names.ANNOTATION_UNDONE)),
+        stop_reason=_reason(annotations.get(names.ANNOTATION_STOP_REASON)),
+        stop_message=annotations.get(names.ANNOTATION_STOP_MESSAGE, ""),
         deleting=bool(metadata.get("deletionTimestamp")),
         end=_job_end(status.get("conditions") or []),
     )
+
+
+def _undone(text: str | None) -> Undone | None:
+    """The code of a closing merge. One that a newer operator wrote still means that the BatchJob was stopped."""
+    if text is None:
+        return None
+    return Undone(text) if text in set(Undone) else Undone.FAILED
+
+
+def _reason(text: str | None) -> Reason | None:
+    return Reason(text) if text in set(Reason) else None
 
 
 def _job_end(conditions: Iterable[Raw]) -> JobEnd | None:

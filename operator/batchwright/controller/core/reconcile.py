@@ -1,7 +1,7 @@
 """From what is to what is to be done. Pure, and the same for the same input: a second call plans nothing new.
 
-cancelled, expired ──▶ stopping ──▶ cancelled, expired
-spec can't be used ───────────────────────────────────▶ failed (stalled, once requests are running)
+stopped (see stops) ─▶ stopping ────────────▶ cancelled, expired, failed
+spec can't be used ─────────────────────────▶ failed (stalled, once requests are running)
 no plan yet ─────────▶ validating ─┐
 workers not done ────▶ running   ◀─┴─────┐ repair
 workers done ────────▶ finalizing ───────┴──▶ completed, failed
@@ -14,6 +14,7 @@ from typing import Any
 from batchwright.api.batchjob import BatchJobSpec
 from batchwright.api.conditions import TERMINAL_PHASES, Phase, Reason
 from batchwright.api.exit_codes import FINAL_EXIT_CODES, ExitCode
+from batchwright.api.undone import Undone
 from batchwright.controller.core import (
     conditions,
     finalizing,
@@ -24,13 +25,16 @@ from batchwright.controller.core import (
     running,
     spec_check,
     stopping,
+    stops,
     validating,
+    window,
     worker_config,
 )
 from batchwright.controller.core.blockers import Blocker, ServerState
 from batchwright.controller.core.observed import JobView, Observed
 from batchwright.controller.core.plan_of_actions import Action, CreateJob, DeleteJob, Plan, Wait
 from batchwright.controller.core.step import Advance, Step, failed
+from batchwright.controller.core.stops import Stop
 from batchwright.controller.settings import Settings
 
 _SOONEST = timedelta(milliseconds=500)
@@ -43,12 +47,13 @@ def reconcile(observed: Observed, now: datetime, settings: Settings) -> Plan:
         return Plan()
     if conditions.is_finished(observed.status):
         return _absorb(observed)
-    step = _decide(observed, now, settings)
+    problem = spec_check.problem_of(observed, settings)
+    step = _decide(observed, problem, now, settings)
     status = new_status.after(observed, step, now, settings)
     delay = new_status.write_in(observed, status, now, settings)
     write = delay is not None and delay == timedelta(0)
     return Plan(
-        actions=_actions(observed, step, now, settings),
+        actions=_actions(observed, step, now, settings, usable=problem is None),
         status=status if write else None,
         notices=notices.between(observed.status, status) if write else (),
         wait=_wait(observed, step, now, settings, delay if not write else None),
@@ -62,20 +67,20 @@ def _absorb(observed: Observed) -> Plan:
     return Plan(status=new_status.for_newer_spec(observed))
 
 
-def _decide(observed: Observed, now: datetime, settings: Settings) -> Step:
-    problem = spec_check.problem_of(observed, settings)
+def _decide(observed: Observed, problem: str | None, now: datetime, settings: Settings) -> Step:
     spec = observed.spec
-    if problem is not None or spec is None:
-        reason = stopping.reason_to_stop(observed, spec, now) if spec is not None and _has_begun(observed) else None
-        if spec is not None and reason is not None:
-            return stopping.step(observed, spec, reason)
+    if spec is None or (problem is not None and not _ends_anyway(observed, spec, now)):
         return _unusable(observed, problem or "", now)
-    return _work(observed, spec, now, settings)
+    return _work(observed, spec, now, settings, usable=problem is None)
 
 
-def _has_begun(observed: Observed) -> bool:
-    """Whether there is something to stop. A BatchJob that was never usable fails with what is wrong with it."""
-    return observed.status.phase is not None or bool(observed.jobs)
+def _ends_anyway(observed: Observed, spec: BatchJobSpec, now: datetime) -> bool:
+    """Whether a cancel or the end of the window ends a BatchJob whose spec can't be used. One that was never usable
+    fails with what is wrong with it, and one that fails otherwise waits for the spec to be mended."""
+    if observed.status.phase is None and not observed.jobs:
+        return False
+    stop = stops.cause(observed, spec, now)
+    return stop is not None and stop.undone is not Undone.FAILED
 
 
 def _unusable(observed: Observed, problem: str, now: datetime) -> Step:
@@ -88,9 +93,9 @@ def _unusable(observed: Observed, problem: str, now: datetime) -> Step:
     return Step(phase, Reason.INVALID_SPEC, blocker.message, blocker=blocker, wait=Wait(timedelta(seconds=30)))
 
 
-def _work(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settings) -> Step:
+def _work(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settings, *, usable: bool) -> Step:
     """Stage after stage, until one has to wait. What the earlier ones found is written with it."""
-    outdated = replacement.outdated(observed, spec, settings)
+    outdated = replacement.outdated(observed, spec, settings) if usable else ()
     observed = replacement.without(observed, outdated)
     facts: dict[str, Any] = {}
     planned = observed.status.fingerprint is not None
@@ -117,9 +122,9 @@ def _work(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Setti
 
 
 def _stage(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settings) -> Step | Advance:
-    reason = stopping.reason_to_stop(observed, spec, now)
-    if reason is not None:
-        return stopping.step(observed, spec, reason)
+    stop = stops.cause(observed, spec, now)
+    if stop is not None:
+        return _stopped(observed, spec, stop, now, settings)
     if observed.status.fingerprint is None:
         return validating.step(observed, spec, now, settings)
     if not running.is_over(observed):
@@ -131,16 +136,26 @@ def _stage(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Sett
     return finalizing.step(observed, spec, now, settings)
 
 
-def _actions(observed: Observed, step: Step, now: datetime, settings: Settings) -> tuple[Action, ...]:
+def _stopped(observed: Observed, spec: BatchJobSpec, stop: Stop, now: datetime, settings: Settings) -> Step | Advance:
+    ended = validating.failure(observed) if observed.status.fingerprint is None else None
+    if ended is not None and stop.undone is Undone.EXPIRED:
+        return ended  # which tells more than that time went by
+    problem = spec_check.problem_of_worker(spec, settings)
+    if problem is None and observed.config_map is None:
+        problem = spec_check.problem_of(observed, settings)
+    return stopping.step(observed, spec, stop, now, settings, unusable=problem or "")
+
+
+def _actions(observed: Observed, step: Step, now: datetime, settings: Settings, *, usable: bool) -> tuple[Action, ...]:
     actions = (*step.actions, *lost_nodes.actions(observed, now, settings))
+    deleted = {action.uid for action in actions if isinstance(action, DeleteJob)}
     if step.phase in TERMINAL_PHASES:
-        deleted = {action.uid for action in actions if isinstance(action, DeleteJob)}
         left = [job for job in observed.jobs if _would_go_on(observed, job) and job.uid not in deleted]
         return (*actions, *(DeleteJob(job.name, job.uid) for job in left))
     spec = observed.spec
-    needs_config = bool(observed.jobs) or any(isinstance(action, CreateJob) for action in actions)
-    stops = step.phase is Phase.CANCELLING or step.reason in (Reason.EXPIRING, Reason.INVALID_SPEC)
-    if spec is None or stops or not needs_config:
+    stays = any(not job.deleting and job.uid not in deleted for job in observed.jobs)
+    needs_config = stays or any(isinstance(action, CreateJob) for action in actions)
+    if spec is None or not usable or not needs_config:
         return actions
     return (*worker_config.actions(observed, spec, settings), *actions)
 
@@ -164,7 +179,7 @@ def _wait(observed: Observed, step: Step, now: datetime, settings: Settings, del
         wait = Wait(delay, refresh=False)
     if wait is not None and lost_nodes.suspects(observed.pods, now, settings):
         wait = replace(wait, refresh=True)  # with a look at their nodes
-    expiry = stopping.expires_at(observed, observed.spec) if observed.spec else None
+    expiry = window.expires_at(observed, observed.spec)
     if expiry is not None and expiry > now and (wait is None or expiry - now < wait.after):
         wait = Wait(expiry - now)
     return replace(wait, after=max(wait.after, _SOONEST)) if wait else None

@@ -1,13 +1,15 @@
-"""Jobs that don't start and that the spec no longer asks for: a person has mended the image, a Secret's name, a quota.
+"""Jobs that get nowhere and that the spec no longer asks for: a person has mended the image, a Secret's name, a limit.
 
-The template of a Job can't be changed, so such a Job is deleted, and made anew once it is gone. One whose pods have
-started stays as it is: what was changed in the spec reaches the next one.
+The template of a Job can't be changed, so such a Job is deleted, and made anew once it is gone. One whose pods run
+stays as it is: what was changed in the spec reaches the next one.
 """
 
 from dataclasses import replace
 
 from batchwright.api.batchjob import BatchJobSpec
+from batchwright.api.conditions import Reason
 from batchwright.controller.core import blockers, jobs
+from batchwright.controller.core.jobs import Closing
 from batchwright.controller.core.observed import JobView, Observed, Stage
 from batchwright.controller.core.plan_of_actions import Manifest
 from batchwright.controller.settings import Settings
@@ -18,7 +20,7 @@ def outdated(observed: Observed, spec: BatchJobSpec, settings: Settings) -> tupl
     return tuple(
         job
         for job in observed.jobs
-        if blockers.not_starting(observed, job) is not None
+        if (blockers.not_starting(observed, job) is not None or blockers.gets_nowhere(observed, job))
         and jobs.replaces(_manifest(observed, spec, settings, job), job)
     )
 
@@ -38,4 +40,13 @@ def _manifest(observed: Observed, spec: BatchJobSpec, settings: Settings, job: J
         case Stage.RUN:
             return jobs.run_job(identity, spec, settings, fingerprint=fingerprint, run=job.run, workers=job.completions)
         case Stage.MERGE:
-            return jobs.merge_job(identity, spec, settings, fingerprint=fingerprint, run=job.run, attempt=job.attempt)
+            reason, message = job.stop_reason or Reason.RUN_FAILED, job.stop_message
+            return jobs.merge_job(
+                identity,
+                spec,
+                settings,
+                fingerprint=fingerprint,
+                run=job.run,
+                attempt=job.attempt,
+                closing=Closing(job.undone, reason, message) if job.undone else None,
+            )

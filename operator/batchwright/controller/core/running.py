@@ -42,7 +42,8 @@ def step(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settin
     run = number(observed)
     job = observed.job(Stage.RUN, run)
     workers = job.completions if job else jobs.workers(spec, _shards(observed))
-    facts = {"run": run, "parallelism": workers} | counted(observed)
+    # A run that goes on after all, a repair or a window that was extended in time, is not over yet.
+    facts = {"run": run, "parallelism": workers, "finalizing_at": None} | counted(observed)
     pods = observed.pods_of(job) if job else ()
     server = _server(observed, pods, run, now)
     unstarted = blockers.refused(observed) or (blockers.not_starting(observed, job) if job else None)

@@ -15,7 +15,7 @@ def problem_of(observed: Observed, settings: Settings) -> str | None:
     spec = observed.spec
     if spec is None:
         return observed.spec_error
-    return unsupported_field(spec) or _server(observed, spec, settings) or _worker(spec, settings)
+    return unsupported_field(spec) or _server(observed, spec, settings) or problem_of_worker(spec, settings)
 
 
 def _server(observed: Observed, spec: BatchJobSpec, settings: Settings) -> str | None:
@@ -35,7 +35,8 @@ def _server(observed: Observed, spec: BatchJobSpec, settings: Settings) -> str |
     return None
 
 
-def _worker(spec: BatchJobSpec, settings: Settings) -> str | None:
+def problem_of_worker(spec: BatchJobSpec, settings: Settings) -> str | None:
+    """The first problem of spec.worker, for which no pod may be made from it."""
     if spec.worker is None:
         return None
     host_path = volumes.host_path_volume(spec)

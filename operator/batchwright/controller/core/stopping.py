@@ -1,61 +1,136 @@
-"""Cancel and expiry: the children are deleted, and once their pods are gone, the BatchJob has ended.
+"""A stop, whoever asked for it: the workers end and flush, then a merge closes the batch with what is finished.
 
-Publishing what is finished after a stop is not part of this version; the message says so, and the work objects stay,
-so that a BatchJob of the same name and input takes the finished work up.
+workers stop ──▶ closing merge ──▶ cancelled, expired, failed
+     └─ no plan: no request was sent ──▶ the same, with nothing published
+
+Nothing but the closing merge sends the end of a stop: it publishes what is finished and gives every other request an
+error line. Where it can't, the stop ends all the same, within a bounded time, and the finished work is kept.
 """
 
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any, assert_never
 
+from batchwright.api import defaults
 from batchwright.api.batchjob import BatchJobSpec
-from batchwright.api.conditions import Phase, Reason
+from batchwright.api.conditions import Phase
 from batchwright.api.duration import format_duration
-from batchwright.controller.core import running
-from batchwright.controller.core.observed import Observed
+from batchwright.controller.core import blockers, completion, merging, running, validating
+from batchwright.controller.core.jobs import Closing
+from batchwright.controller.core.merging import Due, Failed, Missing, Published, Working
+from batchwright.controller.core.observed import JobView, Observed, PodView, Stage
 from batchwright.controller.core.plan_of_actions import DeleteJob, Wait
-from batchwright.controller.core.step import Step
+from batchwright.controller.core.step import Advance, Step
+from batchwright.controller.core.stops import Stop
+from batchwright.controller.settings import Settings
 
-_NOT_PUBLISHED = (
-    "Partial results are not published by this version. The finished work is kept under the output: a BatchJob of the"
-    " same name, input and output goes on from it."
-)
-
-
-def expires_at(observed: Observed, spec: BatchJobSpec) -> datetime | None:
-    """The end of the completion window, from creation; None where it never ends."""
-    if spec.completion_window is None:
-        return None
-    try:
-        return observed.identity.created_at + spec.completion_window
-    except OverflowError:
-        return None
+_LONGEST_END = timedelta(minutes=10)
+"""How long after its grace period a pod is waited for. It can hurt nothing afterwards: its writes are conditional."""
+_PACE = timedelta(seconds=2)
 
 
-def reason_to_stop(observed: Observed, spec: BatchJobSpec, now: datetime) -> Reason | None:
-    """Cancelled or Expired; None while the work may go on. Once all requests have ended there is nothing to stop."""
-    if observed.status.fingerprint is not None and running.is_over(observed):
-        return None
-    if spec.cancel or observed.status.cancelling_at is not None:
-        return Reason.CANCELLED
-    end = expires_at(observed, spec)
-    return Reason.EXPIRED if end is not None and now >= end else None
+def step(
+    observed: Observed, spec: BatchJobSpec, stop: Stop, now: datetime, settings: Settings, *, unusable: str = ""
+) -> Step | Advance:
+    """Stop the workers, close the batch, end. `unusable` says why no Job can be made from the spec."""
+    if observed.status.fingerprint is None:
+        # A plan that has just ended is taken over: there may be finished work of an earlier BatchJob under it.
+        return validating.planned(observed) or _unplanned(observed, spec, stop, now)
+    merge = merging.look(observed)
+    facts = _facts(observed, stop, now)
+    match merge:
+        case Published(report):
+            closed = completion.stopped(observed.with_facts(facts), stop, report, now)
+        case Failed(failure):
+            closed = completion.unpublished(stop, failure.message)
+        case Working():
+            closed = _waiting(merging.waiting(observed, merge, now, settings), stop)
+        case Missing(next_attempt=attempt) | Due(attempt):
+            closed = _close(observed, spec, stop, attempt, now=now, settings=settings, unusable=unusable)
+        case _:
+            assert_never(merge)
+    others = _others(observed)
+    deletions = tuple(DeleteJob(job.name, job.uid) for job in others if not job.deleting)
+    return replace(closed, actions=(*closed.actions, *deletions), facts={**facts, **closed.facts})
 
 
-def step(observed: Observed, spec: BatchJobSpec, reason: Reason) -> Step:
-    """Delete the Jobs, wait for their pods, end."""
-    facts = running.counted(observed) if observed.status.request_counts else {}
+def _unplanned(observed: Observed, spec: BatchJobSpec, stop: Stop, now: datetime) -> Step:
+    """No request was sent: nothing is to be published."""
+    others = _others(observed)
+    if others or _pods(observed, now):
+        phase = stop.phase if stop.phase is Phase.CANCELLING else observed.status.phase or Phase.PENDING
+        actions = tuple(DeleteJob(job.name, job.uid) for job in others if not job.deleting)
+        return replace(_ending(observed, spec, stop, now), phase=phase, actions=actions)
+    return Step(stop.end, stop.why.reason, f"{stop.why.message} No request was sent, and nothing is published.")
+
+
+def _close(
+    observed: Observed,
+    spec: BatchJobSpec,
+    stop: Stop,
+    attempt: int,
+    *,
+    now: datetime,
+    settings: Settings,
+    unusable: str,
+) -> Step:
+    """Create the closing merge, once the workers are gone."""
+    if _others(observed) or _pods(observed, now):
+        return _ending(observed, spec, stop, now)
+    refused = blockers.refused(observed)
+    begun = observed.status.cancelling_at or observed.status.finalizing_at
+    if unusable:
+        return completion.unpublished(stop, unusable)
+    if refused is not None and begun is not None and now >= begun + settings.merge_deadline:
+        return completion.unpublished(stop, refused.message)
+    closing = Closing(stop.undone, stop.why.reason, stop.why.message)
+    create = merging.creation(observed, spec, settings, attempt, closing)
+    waiting = merging.waiting(observed, Due(attempt), now, settings)
+    return replace(_waiting(waiting, stop), actions=(create,))
+
+
+def _waiting(waiting: Step, stop: Stop) -> Step:
+    return replace(waiting, phase=stop.phase, reason=stop.reason, message=f"{stop.cause} {waiting.message}")
+
+
+def _ending(observed: Observed, spec: BatchJobSpec, stop: Stop, now: datetime) -> Step:
+    workers = sum(pod.stage is Stage.RUN for pod in _pods(observed, now))
+    grace = format_duration(defaults.grace_period(spec))
+    named = f"{workers} workers have" if workers > 1 else "The worker has"
+    text = f"{named} at most {grace} for what is in flight." if workers else "Waiting for the pods to end."
+    return Step(stop.phase, stop.reason, f"{stop.cause} {text}", wait=Wait(_PACE))
+
+
+def _facts(observed: Observed, stop: Stop, now: datetime) -> dict[str, Any]:
+    """Counts as the workers left them, no rate, and the times that passed unseen."""
+    status = observed.status
+    facts: dict[str, Any] = {"run": running.number(observed)} | running.counted(observed)
     facts |= {"rate": None, "eta": None, "estimated_completion_time": None}
-    cancelled = reason is Reason.CANCELLED
-    if observed.jobs or any(not pod.finished for pod in observed.pods):
-        return Step(
-            phase=Phase.CANCELLING if cancelled else observed.status.phase or Phase.PENDING,
-            reason=Reason.CANCELLING if cancelled else Reason.EXPIRING,
-            message="Stopping: the workers finish what is in flight.",
-            actions=tuple(DeleteJob(job.name, job.uid) for job in observed.jobs if not job.deleting),
-            facts=facts,
-            wait=Wait(timedelta(seconds=2)),
-        )
-    if cancelled:
-        return Step(Phase.CANCELLED, reason, f"Cancelled. {_NOT_PUBLISHED}", facts=facts)
-    assert spec.completion_window is not None
-    text = f"Not done within the completion window of {format_duration(spec.completion_window)}. {_NOT_PUBLISHED}"
-    return Step(Phase.EXPIRED, reason, text, facts=facts)
+    facts["validating_at"] = status.validating_at or now
+    facts["in_progress_at"] = status.in_progress_at or _began(observed.jobs)
+    if stop.phase is Phase.FINALIZING:
+        facts["finalizing_at"] = status.finalizing_at or now
+    return facts
+
+
+def _began(jobs: Iterable[JobView]) -> datetime | None:
+    return min((job.created_at for job in jobs if job.stage is Stage.RUN), default=None)
+
+
+def _others(observed: Observed) -> tuple[JobView, ...]:
+    """Jobs that would start more pods, but for the merge of the current run."""
+    merge = merging.current(observed)
+    return tuple(job for job in observed.jobs if job.end is None and (merge is None or job.uid != merge.uid))
+
+
+def _pods(observed: Observed, now: datetime) -> tuple[PodView, ...]:
+    """Pods that are waited for."""
+    merge = merging.current(observed)
+    return tuple(
+        pod
+        for pod in observed.pods
+        if not pod.finished
+        and (merge is None or pod.job_uid != merge.uid)
+        and (pod.delete_by is None or now <= pod.delete_by + _LONGEST_END)
+    )

@@ -41,6 +41,22 @@ def step(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settin
     return _waiting(observed, None, now, settings, (create,))
 
 
+def planned(observed: Observed) -> Advance | None:
+    """The plan, where its report is there."""
+    job = observed.job(Stage.PLAN, 0)
+    report = reports.latest(observed, job, PlanReport) if job is not None else None
+    return Advance(_facts(report)) if report is not None else None
+
+
+def failure(observed: Observed) -> Step | None:
+    """The end, where the plan failed for good."""
+    job = observed.job(Stage.PLAN, 0)
+    if job is None or _server_was_away(observed, job):
+        return None
+    verdict = _verdict(observed, job)
+    return verdict if isinstance(verdict, Step) else None
+
+
 def _server_was_away(observed: Observed, job: JobView) -> bool:
     """Whether a plan Job has used up its tries on a server that is away."""
     if job.end is None or job.end.succeeded:
@@ -75,6 +91,7 @@ def _verdict(observed: Observed, job: JobView) -> Step | Advance | None:
 
 
 def _facts(report: PlanReport) -> dict[str, object]:
+    reused = report.reused or Reused()
     return {
         "fingerprint": report.fingerprint,
         "plan_uri": report.plan_uri or None,
@@ -92,7 +109,6 @@ def _waiting(
     job: JobView | None,
     now: datetime,
     settings: Settings,
-    reused = report.reused or Reused()
     actions: tuple[Action, ...],
 ) -> Step:
     pods = observed.pods_of(job) if job else ()
