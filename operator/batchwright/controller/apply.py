@@ -42,15 +42,15 @@ class Applier:
                 refusals.append(refusal)
         return tuple(refusals)
 
-    def write_status(self, observed: Observed, status: BatchJobStatus) -> dict[str, Any]:
-        """Write what differs in the status, and return the BatchJob as stored.
+    def write_status(self, observed: Observed, version: str, status: BatchJobStatus) -> dict[str, Any]:
+        """Write what differs in the status, and return the BatchJob as stored. `version` is the one that was read.
 
         Raises:
-            errors.NotFound, errors.Conflict: this BatchJob is gone.
+            errors.NotFound, errors.Conflict: this BatchJob is gone, or was changed since.
         """
         identity = observed.identity
         changes = merge_patch(new_status.as_written(observed.status), new_status.as_written(status))
-        return self._batchjobs.patch_status(identity.namespace, identity.name, identity.uid, changes)
+        return self._batchjobs.patch_status(identity.namespace, identity.name, identity.uid, version, changes)
 
     def _act(self, observed: Observed, action: Action, now: datetime) -> Refusal | None:
         namespace = observed.identity.namespace

@@ -158,9 +158,10 @@ class Loops:
     async def _apply(self, observed: Observed, plan: Plan, now: datetime, memory: Memory) -> None:
         identity = observed.identity
         memory.refusals = await self.in_thread(self._applier.act, observed, plan, now) if plan.actions else ()
-        if plan.status is None:
+        if plan.status is None or memory.reading is None:
             return
-        stored = await self.in_thread(self._applier.write_status, observed, plan.status)
+        version = memory.reading.version
+        stored = await self.in_thread(self._applier.write_status, observed, version, plan.status)
         memory.last_status_write = now
         if memory.reading is not None:
             memory.reading = replace(memory.reading, batchjob=stored)

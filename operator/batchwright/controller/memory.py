@@ -35,6 +35,11 @@ class Reading:
     nodes_ready: Mapping[str, bool]
     at: datetime
 
+    @property
+    def version(self) -> str:
+        """Which version of the BatchJob was read."""
+        return str(self.batchjob["metadata"].get("resourceVersion", ""))
+
 
 @dataclass(slots=True)
 class Memory:

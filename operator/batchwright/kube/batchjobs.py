@@ -22,15 +22,17 @@ class BatchJobs:
         """Create a BatchJob. Raises errors.AlreadyExists, errors.Refused with the message of the schema's rules."""
         return self._connection.create(self._path(namespace), manifest)
 
-    def patch_status(self, namespace: str, name: str, uid: str, changes: RawObject) -> RawObject:
-        """Merge changes into the status of this very BatchJob; null removes a field.
+    def patch_status(self, namespace: str, name: str, uid: str, version: str, changes: RawObject) -> RawObject:
+        """Merge changes into the status of this very BatchJob as it was read; null removes a field.
 
         Raises:
             errors.NotFound: it is gone.
-            errors.Conflict: it was deleted, and made anew under the same name.
+            errors.Conflict: it was changed since, or deleted and made anew under the same name. What follows from an
+                older status must not be written over a newer one, which may be final.
         """
         return self._connection.patch(
-            self._path(namespace, name, "status"), {"metadata": {"uid": uid}, "status": changes}
+            self._path(namespace, name, "status"),
+            {"metadata": {"uid": uid, "resourceVersion": version}, "status": changes},
         )
 
     def patch_spec(self, namespace: str, name: str, changes: RawObject) -> RawObject:

@@ -67,8 +67,8 @@ class TestApply:
         api: Any = Api(patch_status={})
         before = BatchJobStatus(phase=Phase.PENDING, eta="3m")
         Applier(api, api).write_status(
-            replace(self.OBSERVED, status=before), BatchJobStatus(phase=Phase.FAILED, message="m")
+            replace(self.OBSERVED, status=before), "7", BatchJobStatus(phase=Phase.FAILED, message="m")
         )
-        ((namespace, name, uid, changes),) = api.called("patch_status")
-        assert (namespace, name, uid) == ("demo", "nightly", IDENTITY.uid)
+        ((namespace, name, uid, version, changes),) = api.called("patch_status")
+        assert (namespace, name, uid, version) == ("demo", "nightly", IDENTITY.uid, "7")
         assert changes == {"phase": "failed", "message": "m", "eta": None}

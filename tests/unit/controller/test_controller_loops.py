@@ -119,6 +119,17 @@ class TestLoop:
         await task
         loops.close()
 
+    async def test_a_status_is_written_over_the_version_that_was_read(self) -> None:
+        """Each write makes a new version: the next one, from the same reading, goes over that."""
+        versions = [{**RAW, "metadata": {**RAW["metadata"], "resourceVersion": version}} for version in ("7", "8")]
+        api = Api(get=versions[0], patch_status=versions[1])
+        loops, memory = self.loops(api), Memory()
+        await loops._guarded_pass("demo", "nightly", IDENTITY.uid, memory)
+        api.answers["get"] = versions[1]
+        await loops._guarded_pass("demo", "nightly", IDENTITY.uid, memory)
+        assert [version for _, _, _, version, _ in api.called("patch_status")] == ["7", "8"]
+        loops.close()
+
     async def test_everything_is_read_anew_at_the_resync_interval(self) -> None:
         clock = [NOW]
         run = {"batchwright.dev/stage": "run", "batchwright.dev/run": "1"}

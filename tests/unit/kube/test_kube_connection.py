@@ -112,16 +112,17 @@ def test_a_list_is_read_page_by_page(connection: Connection) -> None:
     assert second["continue"] == ["next"]
 
 
-def test_a_status_is_patched_only_on_the_very_object(connection: Connection) -> None:
+def test_a_status_is_patched_only_on_the_very_object_as_it_was_read(connection: Connection) -> None:
     _Handler.answers = [(200, {})]
-    BatchJobs(connection).patch_status("demo", "nightly", "uid-1", {"phase": "failed", "eta": None})
+    BatchJobs(connection).patch_status("demo", "nightly", "uid-1", "7", {"phase": "failed", "eta": None})
     (request,) = _Handler.requests
     assert (request["method"], request["path"]) == (
         "PATCH",
         "/apis/batchwright.dev/v1alpha1/namespaces/demo/batchjobs/nightly/status",
     )
     assert request["type"] == "application/merge-patch+json"
-    assert request["body"] == {"metadata": {"uid": "uid-1"}, "status": {"phase": "failed", "eta": None}}
+    metadata = {"uid": "uid-1", "resourceVersion": "7"}
+    assert request["body"] == {"metadata": metadata, "status": {"phase": "failed", "eta": None}}
 
 
 def test_a_deletion_takes_the_children_along_in_the_background(connection: Connection) -> None:
