@@ -12,6 +12,7 @@ from batchwright.controller.core.plan_of_actions import (
     CreateConfigMap,
     CreateJob,
     DeleteJob,
+    DeletePod,
     MarkPodFailed,
     Plan,
     SuspendJob,
@@ -30,7 +31,7 @@ class Applier:
         self._children = children
 
     def act(self, observed: Observed, plan: Plan, now: datetime) -> tuple[Refusal, ...]:
-        """Carry out the actions; children that the API server doesn't take are returned, for the next look.
+        """Carry out the actions; what the API server doesn't let us do is returned, for the next look.
 
         Raises:
             KubernetesError: the API server didn't answer. What was done stays done, and the next pass sees it.
@@ -53,10 +54,23 @@ class Applier:
         return self._batchjobs.patch_status(identity.namespace, identity.name, identity.uid, version, changes)
 
     def _act(self, observed: Observed, action: Action, now: datetime) -> Refusal | None:
-        namespace = observed.identity.namespace
+        try:
+            self._carry_out(observed.identity, action, now)
+        except errors.BeingDeleted:
+            return None
+        except errors.KubernetesError as error:
+            if not errors.is_verdict(error, creating=isinstance(action, CreateConfigMap | CreateJob)):
+                raise
+            return _refusal(observed, action, error.message, now)
+        return None
+
+    def _carry_out(self, identity: Identity, action: Action, now: datetime) -> None:
+        namespace = identity.namespace
         match action:
-            case CreateConfigMap() | CreateJob():
-                return self._create(observed, action, now)
+            case CreateConfigMap(manifest):
+                self._children.create_config_map(namespace, identity.uid, manifest)
+            case CreateJob(manifest):
+                self._children.create_job(namespace, identity.uid, manifest)
             case UpdateConfigMap(name, uid, data):
                 self._children.update_config_map(namespace, name, uid, data)
             case SuspendJob(name, uid, suspended):
@@ -66,32 +80,36 @@ class Applier:
             case MarkPodFailed(name, uid, message):
                 moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
                 self._children.mark_pod_failed(namespace, name, uid, message, moment)
+            case DeletePod(name, uid):
+                self._children.delete_pod(namespace, name, uid)
             case _:
                 assert_never(action)
-        return None
-
-    def _create(self, observed: Observed, action: CreateConfigMap | CreateJob, now: datetime) -> Refusal | None:
-        identity, manifest = observed.identity, action.manifest
-        try:
-            if isinstance(action, CreateJob):
-                self._children.create_job(identity.namespace, identity.uid, manifest)
-            else:
-                self._children.create_config_map(identity.namespace, identity.uid, manifest)
-        except errors.BeingDeleted:
-            return None
-        except (errors.Refused, errors.NotFound, errors.Unavailable) as error:
-            if error.status == 0:
-                raise
-            return _refusal(observed, identity, manifest, error.message, now)
-        return None
 
 
-def _refusal(
-    observed: Observed, identity: Identity, manifest: Mapping[str, Any], message: str, now: datetime
-) -> Refusal:
-    child = f"{manifest['kind']} {manifest['metadata']['name']} in namespace {identity.namespace}"
-    since = next((known.since for known in observed.refusals if known.child == child), now)
-    return Refusal(child, message, since)
+def _refusal(observed: Observed, action: Action, message: str, now: datetime) -> Refusal:
+    what, verb = _named(action)
+    child = f"{what} in namespace {observed.identity.namespace}"
+    known = (one.since for one in observed.refusals if (one.child, one.verb) == (child, verb))
+    return Refusal(child, message, next(known, now), verb)
+
+
+def _named(action: Action) -> tuple[str, str]:
+    """What an action is done to, and the word for what is done."""
+    match action:
+        case CreateConfigMap(manifest) | CreateJob(manifest):
+            return f"{manifest['kind']} {manifest['metadata']['name']}", "created"
+        case UpdateConfigMap(name):
+            return f"ConfigMap {name}", "updated"
+        case SuspendJob(name, suspended=suspended):
+            return f"Job {name}", "suspended" if suspended else "resumed"
+        case DeleteJob(name):
+            return f"Job {name}", "deleted"
+        case MarkPodFailed(name):
+            return f"Pod {name}", "marked as failed"
+        case DeletePod(name):
+            return f"Pod {name}", "deleted"
+        case _:
+            assert_never(action)
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,9 @@ T = TypeVar("T")
 _COALESCE_SECONDS = 0.2
 """One change in the cluster is often followed by others: they share a pass."""
 _FIRST_BACKOFF = 1.0
-_LONGEST_BACKOFF = 60.0
+_LONGEST_BACKOFF = 30.0
+"""An API server that is back after minutes finds everybody there within this time."""
+_LONGEST_RETRY_AFTER = 120.0
 
 
 class Stopped(Protocol):
@@ -118,6 +120,7 @@ class Loops:
 
     async def _guarded_pass(self, namespace: str, name: str, uid: str, memory: Memory) -> float:
         """One pass, and the seconds until the next."""
+        asked = 0.0
         try:
             with metrics.RECONCILE_SECONDS.time():
                 wait = await self._pass(namespace, name, uid, memory)
@@ -128,6 +131,7 @@ class Loops:
             return _FIRST_BACKOFF
         except errors.KubernetesError as error:
             logger.warning("%s/%s: %s; trying again", namespace, name, error)
+            asked = min(_LONGEST_RETRY_AFTER, error.retry_after or 0.0)
         except Exception:
             logger.exception("%s/%s: the pass failed; trying again", namespace, name)
         else:
@@ -138,7 +142,7 @@ class Loops:
         memory.reading = None
         memory.errors += 1
         backoff = min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2.0 ** min(memory.errors - 1, 10))
-        return backoff * random.uniform(0.8, 1.2)  # noqa: S311
+        return max(asked, backoff) * random.uniform(1.0, 1.3)  # noqa: S311
 
     async def _pass(self, namespace: str, name: str, uid: str, memory: Memory) -> Wait | None:
         now = self._clock()

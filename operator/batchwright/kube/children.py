@@ -69,6 +69,13 @@ class Children:
         except (errors.NotFound, errors.Conflict):
             return
 
+    def delete_pod(self, namespace: str, name: str, uid: str) -> None:
+        """Delete this very pod; it has its grace period."""
+        try:
+            self._connection.delete(path_of(*PODS, namespace, name), uid=uid)
+        except (errors.NotFound, errors.Conflict):
+            return
+
     def mark_pod_failed(self, namespace: str, name: str, uid: str, message: str, now: str) -> None:
         """Declare a pod Failed by disruption, as pod garbage collection does for the pods of a node that is gone."""
         condition = {

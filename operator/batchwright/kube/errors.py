@@ -6,21 +6,27 @@ KubernetesError
 │   └── AlreadyExists 409 on a creation
 ├── BeingDeleted      the name is still taken by an object that is on its way out: wait
 ├── Refused           any other 4xx: permission, quota, admission, an invalid object
-└── Unavailable       5xx, 429, no connection: try again later
+└── Unavailable       5xx, 429, 410, no connection, no answer that can be read: try again later
 """
 
 import json
 from http import HTTPStatus
 
+_PASSING = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.GONE})
+
 
 class KubernetesError(Exception):
-    """A call that failed: `status` is the HTTP status (0 without an answer), `reason` the API's word for it."""
+    """A call that failed: `status` is the HTTP status (0 without an answer), `reason` the API's word for it.
 
-    def __init__(self, message: str, *, status: int = 0, reason: str = "") -> None:
+    `retry_after`: seconds that the server asks to be left alone for; None where it doesn't say.
+    """
+
+    def __init__(self, message: str, *, status: int = 0, reason: str = "", retry_after: float | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.status = status
         self.reason = reason
+        self.retry_after = retry_after
 
 
 class NotFound(KubernetesError):  # noqa: N818
@@ -47,8 +53,21 @@ class Unavailable(KubernetesError):  # noqa: N818
     """No answer, or one that may be another a moment later."""
 
 
-def error_of(status: int, body: bytes | str) -> KubernetesError:
-    """The exception for an answer that is no success."""
+def is_verdict(error: KubernetesError, *, creating: bool) -> bool:
+    """Whether an error says something about the object that was sent, for a person to read, and not only about the
+    API server's state or our own rights to it.
+
+    A 500 is what a webhook that can't be called comes to.
+    """
+    if isinstance(error, NotFound):
+        return creating  # what it is created in is gone
+    if isinstance(error, Refused):
+        return error.status != HTTPStatus.UNAUTHORIZED
+    return error.status == HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def error_of(status: int, body: bytes | str, retry_after: str | None = None) -> KubernetesError:
+    """The exception for an answer that is no success. `retry_after` is the header of that name."""
     reason, message = _read(body)
     message = message or f"HTTP {status}"
     if status == HTTPStatus.NOT_FOUND:
@@ -56,9 +75,14 @@ def error_of(status: int, body: bytes | str) -> KubernetesError:
     if status == HTTPStatus.CONFLICT:
         kind = AlreadyExists if reason == "AlreadyExists" else Conflict
         return kind(message, status=status, reason=reason)
-    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT) or status >= 500:  # noqa: PLR2004
-        return Unavailable(message, status=status, reason=reason)
+    if status in _PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Unavailable(message, status=status, reason=reason, retry_after=_seconds(retry_after))
     return Refused(message, status=status, reason=reason)
+
+
+def _seconds(header: str | None) -> float | None:
+    """The API server gives whole seconds; a proxy before it may give a date, which is ignored."""
+    return float(header) if header is not None and header.strip().isdecimal() else None
 
 
 def _read(body: bytes | str) -> tuple[str, str]:

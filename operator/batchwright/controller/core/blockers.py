@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from batchwright.api.conditions import Reason
-from batchwright.controller.core import volumes
+from batchwright.controller.core import reports, volumes
 from batchwright.controller.core.observed import JobView, Observed, Occurrence, PodView
 from batchwright.controller.core.volumes import Reference
 from batchwright.controller.settings import Settings
@@ -65,13 +65,10 @@ def server_refuses(server: ServerState | None) -> Blocker | None:
 
 
 def refused(observed: Observed) -> Blocker | None:
-    """A child that the API server doesn't take."""
+    """What the API server doesn't let us do to a child."""
     for refusal in observed.refusals:
-        return Blocker(
-            Reason.JOB_REFUSED,
-            f"{refusal.child} can't be created: {refusal.message}. Mend what the message names. {GOES_ON}",
-            refusal.since,
-        )
+        text = f"{refusal.child} can't be {refusal.verb}: {refusal.message.rstrip('.')}. Mend what the message names."
+        return Blocker(Reason.JOB_REFUSED, f"{text} {GOES_ON}", refusal.since)
     return None
 
 
@@ -88,13 +85,38 @@ def not_starting(observed: Observed, job: JobView) -> Blocker | None:
         blocker = _pod(observed, pod)
         if blocker is not None:
             return blocker
-    return None
+    return _cannot_start(observed, job)
+
+
+def gets_nowhere(observed: Observed, job: JobView) -> bool:
+    """Whether a Job that goes on has only pods that failed by themselves, and none that runs: another spec may help."""
+    if job.end is not None or job.suspended or job.deleting:
+        return False
+    pods = observed.pods_of(job)
+    if any(pod.started and not pod.finished for pod in pods):
+        return False
+    last = reports.last_failure(observed, job, Reason.UNEXPECTED)
+    return last is not None and not last.disruption
+
+
+def _cannot_start(observed: Observed, job: JobView) -> Blocker | None:
+    """The image can't be run: each new pod ends as the one before it."""
+    ended = [pod for pod in observed.pods_of(job) if pod.finished]
+    if not ended or not reports.cannot_start(ended[-1]):
+        return None
+    failure = reports.last_failure(observed, job, Reason.PODS_NOT_STARTING)
+    first = next(pod for pod in ended if reports.cannot_start(pod))
+    text = f"{failure.message}. {GOES_ON}" if failure is not None else GOES_ON
+    return Blocker(Reason.PODS_NOT_STARTING, text, first.created_at)
 
 
 def _no_pods(observed: Observed, job: JobView) -> Blocker | None:
-    last = _last(observed.occurrences, job.uid, "FailedCreate")
-    if last is None:
-        return None
+    newest = max((pod.created_at for pod in observed.pods_of(job)), default=job.created_at)
+    # What kept earlier pods from being made is over: there are pods since.
+    refusals = [one for one in _of(observed.occurrences, job.uid, "FailedCreate") if one.at >= newest]
+    if not refusals:
+        return _cannot_start(observed, job)
+    last, since = refusals[-1], refusals[0].at
     account = re.search(r'serviceaccount "([^"]+)" not found', last.message)
     if account is not None:
         where = f"in namespace {observed.identity.namespace!r}"
@@ -102,25 +124,51 @@ def _no_pods(observed: Observed, job: JobView) -> Blocker | None:
             Reason.SERVICE_ACCOUNT_MISSING,
             f"service account {account[1]!r} is missing {where} (spec.worker.serviceAccountName): create it with"
             f" `kubectl -n {observed.identity.namespace} create serviceaccount {account[1]}`. {GOES_ON}",
-            job.created_at,
+            since,
         )
     return Blocker(
         Reason.JOB_REFUSED,
-        f"pods of Job {job.name!r} can't be created: {last.message}. Mend what the message names. {GOES_ON}",
-        job.created_at,
+        f"pods of Job {job.name!r} in namespace {observed.identity.namespace} can't be created:"
+        f" {last.message.removeprefix('Error creating: ').rstrip('.')}. Mend what the message names. {GOES_ON}",
+        since,
     )
 
 
 def _pod(observed: Observed, pod: PodView) -> Blocker | None:
     if pod.unschedulable:
-        return Blocker(Reason.PODS_NOT_STARTING, f"pod {pod.name} has no node: {pod.unschedulable}", pod.created_at)
+        return Blocker(Reason.PODS_NOT_STARTING, _unschedulable(observed, pod), pod.created_at)
     waiting = pod.waiting
     if waiting is not None and waiting.reason in _IMAGE:
-        message = f"the image of pod {pod.name} can't be pulled: {waiting.reason}: {waiting.message}"
-        return Blocker(Reason.PODS_NOT_STARTING, message, pod.created_at)
+        own = observed.spec is not None and observed.spec.worker is not None and observed.spec.worker.image
+        field = "spec.worker.image" if own else "the operator's setting BATCHWRIGHT_WORKER_IMAGE"
+        detail = f": {waiting.message.rstrip('.')}" if waiting.message else ""
+        text = (
+            f"the image of pod {pod.name} can't be pulled: {waiting.reason}{detail}. Correct {field}, or name the"
+            f" registry's Secret in spec.worker.imagePullSecrets. {GOES_ON}"
+        )
+        return Blocker(Reason.PODS_NOT_STARTING, text, pod.created_at)
     if waiting is not None and waiting.reason in _CONTAINER:
         return _container(observed, pod, f"{waiting.reason}: {waiting.message}")
     return _mount(observed, pod)
+
+
+def _unschedulable(observed: Observed, pod: PodView) -> str:
+    """What the scheduler says, and what may be done about it."""
+    namespace = observed.identity.namespace
+    claim = re.search(r'persistentvolumeclaim "([^"]+)" (not found|is being deleted)', pod.unschedulable)
+    if claim is not None:
+        return (
+            f"PersistentVolumeClaim {claim[1]!r} is missing in namespace {namespace!r} (spec.worker.volumes): create"
+            f" it, or correct the reference. {GOES_ON}"
+        )
+    if "PersistentVolumeClaim" in pod.unschedulable:
+        remedy = f"See `kubectl -n {namespace} describe pvc` for what its volume waits for."
+    else:
+        remedy = (
+            "Free or add a node that fits, or change spec.worker.resources, nodeSelector, tolerations, affinity or"
+            " priorityClassName."
+        )
+    return f"pod {pod.name} has no node: {pod.unschedulable.rstrip('.')}. {remedy} {GOES_ON}"
 
 
 def _container(observed: Observed, pod: PodView, message: str) -> Blocker:
@@ -133,7 +181,8 @@ def _container(observed: Observed, pod: PodView, message: str) -> Blocker:
         reason = Reason.SECRET_MISSING if kind == "secret" else Reason.CONFIG_MAP_MISSING
         text = f"{message}, in namespace {namespace!r} (spec.worker.env): create what is missing. {GOES_ON}"
         return Blocker(reason, text, pod.created_at)
-    return Blocker(Reason.PODS_NOT_STARTING, f"pod {pod.name} can't start: {message}", pod.created_at)
+    text = f"pod {pod.name} can't start: {message.rstrip('.')}. Mend what the message names. {GOES_ON}"
+    return Blocker(Reason.PODS_NOT_STARTING, text, pod.created_at)
 
 
 def _mount(observed: Observed, pod: PodView) -> Blocker | None:
@@ -147,7 +196,8 @@ def _mount(observed: Observed, pod: PodView) -> Blocker | None:
         reference = known.get(volume[1]) if volume else None
         if reference is not None and (found := _reference(observed, pod, reference, occurrence.message)):
             return found
-        text = f"pod {pod.name} can't mount a volume: {occurrence.message}"
+        cause = occurrence.message.rstrip(".")
+        text = f"pod {pod.name} can't mount a volume: {cause}. Mend it, or spec.worker.volumes. {GOES_ON}"
         other = Blocker(Reason.PODS_NOT_STARTING, text, pod.created_at)
     return other
 
@@ -176,9 +226,10 @@ def _listed(keys: Sequence[str]) -> str:
     return ("the keys " if len(keys) > 1 else "the key ") + " and ".join(keys)
 
 
-def _last(occurrences: Sequence[Occurrence], uid: str, reason: str) -> Occurrence | None:
-    found = [occurrence for occurrence in occurrences if occurrence.uid == uid and occurrence.reason == reason]
-    return max(found, key=lambda occurrence: occurrence.at, default=None)
+def _of(occurrences: Sequence[Occurrence], uid: str, reason: str) -> list[Occurrence]:
+    """The Events of a reason about an object, oldest first."""
+    found = (occurrence for occurrence in occurrences if occurrence.uid == uid and occurrence.reason == reason)
+    return sorted(found, key=lambda occurrence: occurrence.at)
 
 
 def next_look(blocker: Blocker | None, now: datetime, settings: Settings) -> timedelta:

@@ -1,15 +1,18 @@
-"""Pods on nodes that are gone.
+"""Pods that nobody else ends: those on nodes that are gone, and those of Jobs that are gone.
 
 podFailurePolicy makes the Job controller wait for a pod to end before it makes another. A pod on a node that nobody
 hears stays Terminating for ever, so its index would never run again (kubernetes/enhancements#6262). It is declared
 Failed by disruption, as pod garbage collection does: should it live on, its writes stand under keys of its own.
+
+`kubectl delete job --cascade=orphan` leaves pods that no Job counts. Those of the next Job would do the same work
+beside them, so they are deleted.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from batchwright.controller.core.observed import Observed, PodView
-from batchwright.controller.core.plan_of_actions import Action, MarkPodFailed
+from batchwright.controller.core.plan_of_actions import Action, DeletePod, MarkPodFailed
 from batchwright.controller.settings import Settings
 
 
@@ -26,11 +29,20 @@ def suspects(pods: Iterable[PodView], now: datetime, settings: Settings) -> tupl
 
 
 def actions(observed: Observed, now: datetime, settings: Settings) -> tuple[Action, ...]:
-    """Mark those whose node is known not to be ready."""
-    return tuple(
+    """Mark those whose node is known not to be ready, and delete those whose Job is gone."""
+    lost = (
         MarkPodFailed(
             pod.name, pod.uid, f"Batchwright: node {pod.node} is not ready, and the pod's grace period is over"
         )
         for pod in suspects(observed.pods, now, settings)
         if observed.nodes_ready.get(pod.node) is False
     )
+    return (*lost, *_orphans(observed))
+
+
+def _orphans(observed: Observed) -> Iterator[DeletePod]:
+    """Pods are read after the Jobs: one whose Job is not among them was left by it, or goes with it anyway."""
+    jobs = {job.uid for job in observed.jobs}
+    for pod in observed.pods:
+        if pod.job_uid not in jobs and not pod.finished and pod.delete_by is None:
+            yield DeletePod(pod.name, pod.uid)

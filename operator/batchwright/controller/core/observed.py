@@ -96,6 +96,16 @@ class Termination:
     at: datetime
     reason: str = ""
     report: Report | None = None
+    message: str = ""
+    """What was said instead of a report: the runtime's own words, or the end of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disruption:
+    """Why a pod as a whole ended, or is being ended: evicted, preempted, rejected by its node."""
+
+    reason: str
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +130,9 @@ class PodView:
     termination: Termination | None = None
     delete_by: datetime | None = None
     """The end of its grace period, where it is being deleted."""
+    disruption: Disruption | None = None
+    memory_limit: str = ""
+    """The limit of its container, as Kubernetes writes it."""
 
     @property
     def started(self) -> bool:
@@ -144,11 +157,12 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A child that the API server didn't take, since when it is tried, and what the API said last."""
+    """What the API server doesn't let us do to a child, since when it is tried, and what the API said last."""
 
     child: str
     message: str
     since: datetime
+    verb: str = "created"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from batchwright.api.status import BatchJobStatus
 from batchwright.api.undone import Undone
 from batchwright.controller.core.observed import (
     ConfigMapView,
+    Disruption,
     Identity,
     JobEnd,
     JobView,
@@ -27,6 +28,7 @@ from batchwright.controller.core.observed import (
 Raw = Mapping[str, Any]
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_MESSAGE = 500
 
 
 def parse_time(text: str | None) -> datetime:
@@ -205,7 +207,22 @@ def _pod(raw: Raw) -> PodView | None:
         unschedulable=_unschedulable(scheduled),
         termination=_termination(state.get("terminated") or (container.get("lastState") or {}).get("terminated")),
         delete_by=parse_time(metadata["deletionTimestamp"]) if metadata.get("deletionTimestamp") else None,
+        disruption=_disruption(status, conditions.get("DisruptionTarget") or {}),
+        memory_limit=_memory_limit(_worker((raw.get("spec") or {}).get("containers") or [])),
     )
+
+
+def _disruption(status: Raw, target: Raw) -> Disruption | None:
+    """The condition DisruptionTarget, or what the kubelet says of a pod that it ended or didn't take."""
+    if target.get("status") == "True":
+        return Disruption(target.get("reason") or "", target.get("message") or status.get("message") or "")
+    if status.get("phase") == "Failed" and status.get("reason"):
+        return Disruption(status["reason"], status.get("message") or "")
+    return None
+
+
+def _memory_limit(container: Raw) -> str:
+    return str(((container.get("resources") or {}).get("limits") or {}).get("memory") or "")
 
 
 def _worker(containers: Iterable[Raw]) -> Raw:
@@ -215,7 +232,8 @@ def _worker(containers: Iterable[Raw]) -> Raw:
 def _started_at(state: Raw) -> datetime | None:
     for kind in ("running", "terminated"):
         if kind in state:
-            return parse_time((state[kind] or {}).get("startedAt"))
+            at = parse_time((state[kind] or {}).get("startedAt"))
+            return at if at != _LONG_AGO else None  # the runtime couldn't start it
     return None
 
 
@@ -232,9 +250,12 @@ def _unschedulable(scheduled: Raw) -> str:
 def _termination(raw: Raw | None) -> Termination | None:
     if not raw:
         return None
+    message = raw.get("message") or ""
+    report = decode_report(message)
     return Termination(
         exit_code=raw.get("exitCode", 1),
         at=parse_time(raw.get("finishedAt")),
         reason=raw.get("reason") or "",
-        report=decode_report(raw.get("message") or ""),
+        report=report,
+        message=message.strip()[-_LONGEST_MESSAGE:] if report is None else "",
     )

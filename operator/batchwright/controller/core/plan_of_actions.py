@@ -58,7 +58,15 @@ class MarkPodFailed:
     message: str
 
 
-Action = CreateConfigMap | UpdateConfigMap | CreateJob | SuspendJob | DeleteJob | MarkPodFailed
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete a pod whose Job is gone."""
+
+    name: str
+    uid: str
+
+
+Action = CreateConfigMap | UpdateConfigMap | CreateJob | SuspendJob | DeleteJob | MarkPodFailed | DeletePod
 
 
 @dataclass(frozen=True, slots=True)

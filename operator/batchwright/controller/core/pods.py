@@ -91,7 +91,8 @@ def _container(
         "resources": resources,
         "volumeMounts": volumes.mounts(spec),
         "terminationMessagePath": names.TERMINATION_LOG,
-        "terminationMessagePolicy": "File",
+        # Where no report was written, the end of the log tells why: an image of another architecture, a crash.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,

@@ -6,11 +6,11 @@ from typing import TypeVar
 from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import ExitCode
 from batchwright.api.reports import FailureReport, Report
+from batchwright.controller.core import endings
 from batchwright.controller.core.observed import JobView, Observed, PodView
 
 R = TypeVar("R", bound=Report)
 
-_SIGKILL = 137
 _REASONS: dict[int, Reason] = {
     ExitCode.INPUT_INVALID: Reason.INVALID_INPUT,
     ExitCode.STORAGE_REFUSED: Reason.STORAGE_ACCESS_DENIED,
@@ -28,6 +28,8 @@ class Failure:
     reason: Reason
     message: str
     report: FailureReport | None = None
+    disruption: bool = False
+    """Whether Kubernetes ended the pod for reasons of its own, and another one follows at no cost."""
 
 
 def latest(observed: Observed, job: JobView, kind: type[R]) -> R | None:
@@ -49,16 +51,21 @@ def final_failure(observed: Observed, job: JobView) -> Failure | None:
 
 
 def last_failure(observed: Observed, job: JobView, otherwise: Reason) -> Failure | None:
-    """How the last pod that failed ended, whether it reported or not; None where no pod is left to tell."""
-    failed = [pod for pod in observed.pods_of(job) if pod.phase == "Failed" or _exit_code(pod) not in (None, 0)]
-    for pod in reversed(failed):
-        if pod.termination is None or pod.termination.exit_code == ExitCode.INTERRUPTED:
-            continue
-        if isinstance(pod.termination.report, FailureReport):
-            report = pod.termination.report
-            return Failure(report.reason, report.message, report)
-        return Failure(_REASONS.get(pod.termination.exit_code, otherwise), _without_report(pod))
-    return None
+    """How the last pod that failed ended, whether it reported or not; None where no pod is left to tell.
+
+    While the Job goes on, a pod that was evicted or preempted is told of too. Once it has failed, it didn't for that:
+    what counts are the others.
+    """
+    pods = observed.pods_of(job)
+    found = [failure for pod in pods if (failure := _of_pod(observed, pod, otherwise)) is not None]
+    counted = [failure for failure in found if not failure.disruption]
+    candidates = (counted or found) if job.end is not None else found
+    return candidates[-1] if candidates else None
+
+
+def cannot_start(pod: PodView) -> bool:
+    """Whether the image of a pod can't be run at all."""
+    return pod.termination is not None and endings.cannot_start(pod.termination)
 
 
 def failure_of_exit_code(job: JobView) -> Failure | None:
@@ -71,14 +78,14 @@ def failure_of_exit_code(job: JobView) -> Failure | None:
     return None
 
 
-def _exit_code(pod: PodView) -> int | None:
-    return pod.termination.exit_code if pod.termination else None
-
-
-def _without_report(pod: PodView) -> str:
-    assert pod.termination is not None
-    code, reason = pod.termination.exit_code, pod.termination.reason
-    if reason == "OOMKilled":
-        return f"pod {pod.name} needed more memory than its limit: raise spec.worker.resources.limits.memory"
-    killed = " (killed)" if code == _SIGKILL else ""
-    return f"pod {pod.name} ended with exit code {code}{killed} and no report: see `kubectl logs {pod.name}`"
+def _of_pod(observed: Observed, pod: PodView, otherwise: Reason) -> Failure | None:
+    """How one pod failed; None where it didn't, or was told to leave and nobody knows why."""
+    termination = pod.termination
+    if termination is not None and isinstance(termination.report, FailureReport):
+        return Failure(termination.report.reason, termination.report.message, termination.report)
+    if pod.disruption is not None and (termination is None or termination.exit_code != 0):
+        return Failure(otherwise, endings.of_disrupted_pod(pod, pod.disruption), disruption=True)
+    if termination is None or termination.exit_code in (0, ExitCode.INTERRUPTED):
+        return None
+    reason = _REASONS.get(termination.exit_code, otherwise)
+    return Failure(reason, endings.of_container(observed, pod, termination))
