@@ -136,33 +136,6 @@ class TestTheCourseOfAStop:
         assert status.progress == "1100/4000"
         assert not conditions.is_true(status, ConditionType.RECONCILING)
 
-    def test_without_a_plan_no_request_was_sent_and_nothing_is_published(
-        self, builder: BatchJobBuilder, undone: Undone, phase: Phase, end: Phase, reason: str
-    ) -> None:
-        if undone is Undone.FAILED:
-            return
-        planning = builder.with_job(job("plan").pod(unschedulable="no room", created_at=ago(minutes=3)))
-        plan = plan_for(planning)
-        assert (created(plan), deleted(plan)) == ([], ["uid-plan-0-1"])
-        assert plan.status is not None
-        assert reconciling(plan.status) == REASONS[undone]
-        status = status_of(after(planning).with_(jobs=(), pods=()))
-        assert (status.phase, end_of(status)[0]) == (end, reason)
-        assert "No request was sent" in end_of(status)[1]
-        assert status.finalizing_at is None
-
-    def test_a_plan_that_has_just_ended_is_taken_over(
-        self, builder: BatchJobBuilder, undone: Undone, phase: Phase, end: Phase, reason: str
-    ) -> None:
-        if undone is Undone.FAILED:
-            return
-        planned = builder.with_job(job("plan").ended_pod(PLANNED).complete())
-        plan = plan_for(planned)
-        assert created(plan) == ["merge-1"]
-        assert plan.status is not None
-        assert plan.status.fingerprint == "f00d"
-        assert plan.status.in_progress_at is None
-
     def test_when_the_merge_fails_the_end_is_the_same_and_says_so(
         self, builder: BatchJobBuilder, undone: Undone, phase: Phase, end: Phase, reason: str
     ) -> None:
@@ -211,16 +184,38 @@ class TestTheCourseOfAStop:
     def test_a_pass_that_sees_the_same_changes_nothing(
         self, builder: BatchJobBuilder, undone: Undone, phase: Phase, end: Phase, reason: str
     ) -> None:
-        for jobs in [(RUNNING.with_(deleting=True),), (closing(undone).running_pod(),)]:
-            first = self.stopped(builder).with_job(*jobs)
-            plan = plan_for(first)
-            (config,) = (
-                (action for action in plan.actions if isinstance(action, CreateConfigMap))
-                if jobs[0].view.undone
-                else (None,)
-            )
-            again = after(first).with_(config_map=config_map(config.manifest["data"]) if config else None)
-            assert plan_for(again).changes_nothing
+        draining = self.stopped(builder).with_job(RUNNING.with_(deleting=True))
+        assert plan_for(after(draining)).changes_nothing
+        merging = self.stopped(builder).with_job(closing(undone).running_pod())
+        (config,) = (action for action in plan_for(merging).actions if isinstance(action, CreateConfigMap))
+        there = after(merging).with_(config_map=config_map(config.manifest["data"]))
+        assert plan_for(there).changes_nothing
+
+
+@pytest.mark.parametrize(("builder", "undone", "phase", "end", "reason"), STOPS[:2])
+class TestAStopBeforeTheRun:
+    def test_without_a_plan_no_request_was_sent_and_nothing_is_published(
+        self, builder: BatchJobBuilder, undone: Undone, phase: Phase, end: Phase, reason: str
+    ) -> None:
+        planning = builder.with_job(job("plan").pod(unschedulable="no room", created_at=ago(minutes=3)))
+        plan = plan_for(planning)
+        assert (created(plan), deleted(plan)) == ([], ["uid-plan-0-1"])
+        assert plan.status is not None
+        assert reconciling(plan.status) == REASONS[undone]
+        status = status_of(after(planning).with_(jobs=(), pods=()))
+        assert (status.phase, end_of(status)[0]) == (end, reason)
+        assert "No request was sent" in end_of(status)[1]
+        assert status.finalizing_at is None
+
+    def test_a_plan_that_has_just_ended_is_taken_over(
+        self, builder: BatchJobBuilder, undone: Undone, phase: Phase, end: Phase, reason: str
+    ) -> None:
+        planned = builder.with_job(job("plan").ended_pod(PLANNED).complete())
+        plan = plan_for(planned)
+        assert created(plan) == ["merge-1"]
+        assert plan.status is not None
+        assert plan.status.fingerprint == "f00d"
+        assert plan.status.in_progress_at is None
 
 
 class TestCancel:
