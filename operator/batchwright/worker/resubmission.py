@@ -1,7 +1,7 @@
 """Which generation of its work a BatchJob does: an earlier one that can be gone on with, or the next.
 
 A BatchJob that is applied again finds what was done before of the same work, by its fingerprint. Generations follow
-each other under `fingerprint`, `fingerprint-2` and so on:
+each other under `fingerprint`, `fingerprint-2` and so on, and the latest that has a plan tells what is to be done:
 
 - planned and not published: it is gone on with;
 - published, and all requests answered for good: its results count;
@@ -76,25 +76,32 @@ def find_or_begin(stage: Stage, planned: PlanRecord) -> Generation:
 
 def _find_or_begin(stage: Stage, planned: PlanRecord) -> Generation:
     store = stage.output_store
-    seed: Seed | None = None
-    for number in count(1):
+    latest = _latest(stage, planned.fingerprint)
+    if latest == 0:
+        return _write_plan(store, stage.layout.work(planned.fingerprint), planned, None)
+    layout = stage.layout.work(generation(planned.fingerprint, latest))
+    seed, found = _look_at(stage, layout, decode_record(store.read(layout.plan), PlanRecord))
+    if found is not None:
+        return found
+    for number in count(latest + 1):
         identity = generation(planned.fingerprint, number)
-        layout = stage.layout.work(identity)
-        earlier = _earlier_plan(store, layout)
-        if earlier is not None:
-            seed, found = _look_at(stage, layout, earlier)
-        elif number == 1:
-            found = _write_plan(store, layout, planned, None)
-        else:
-            found = _begin(store, layout, msgspec.structs.replace(planned, fingerprint=identity), seed)
-        if found is not None:
-            return found
+        plan = msgspec.structs.replace(planned, fingerprint=identity)
+        begun = _begin(store, stage.layout.work(identity), plan, seed)
+        if begun is not None:
+            return begun
     raise AssertionError("unreachable: there is always another generation")
 
 
-def _earlier_plan(store: ObjectStore, layout: WorkLayout) -> PlanRecord | None:
-    """The plan of the same work, made before. Two plans may split it differently, so no second one may replace it."""
-    return decode_record(store.read(layout.plan), PlanRecord) if find(store, layout.plan) is not None else None
+def _latest(stage: Stage, base: str) -> int:
+    """The number of the latest generation that has a plan: those before it are done with. 0 where there is none."""
+    store, latest = stage.output_store, 0
+    for number in count(1):
+        layout = stage.layout.work(generation(base, number))
+        if find(store, layout.plan) is not None:
+            latest = number
+        elif number == 1 or find(store, layout.origin) is None:
+            break
+    return latest
 
 
 def _look_at(stage: Stage, layout: WorkLayout, plan: PlanRecord) -> tuple[Seed | None, Generation | None]:
@@ -151,9 +158,8 @@ def _take(store: ObjectStore, layout: WorkLayout, origin: OriginRecord, *, exclu
     return standing == origin
 
 
-def _write_plan(
-    store: ObjectStore, layout: WorkLayout, plan: PlanRecord, reused: status.Reused | None
-) -> Generation | None:
+def _write_plan(store: ObjectStore, layout: WorkLayout, plan: PlanRecord, reused: status.Reused | None) -> Generation:
+    """Begin the generation. Two plans may split an input differently, so no second one may replace the first."""
     try:
         store.write(layout.plan, encode_record(plan), if_none_match=plan.conditional_put)
     except PreconditionFailed:

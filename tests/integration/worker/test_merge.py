@@ -84,7 +84,10 @@ class TestSecondLife:
     ) -> None:
         job, planned = done
         first, sent = job.merge(planned), stub.arrivals().total
-        assert job.plan() == planned
+        again = job.plan()
+        assert again.fingerprint == planned.fingerprint
+        assert again.reused is not None
+        assert (again.reused.completed, again.reused.failed, again.reused.shards) == (16, 4, 5)
         assert job.complete() == first
         assert stub.arrivals().total == sent
 
@@ -144,15 +147,16 @@ class TestOtherNames:
         assert renamed.merge(planned) == report
         assert stub.arrivals().total == sent
 
-    def test_names_that_change_places_cost_the_work_again_and_no_result(
-        self, done: tuple[JobUnderTest, PlanReport]
+    def test_names_that_change_places_cost_no_request_and_no_result(
+        self, done: tuple[JobUnderTest, PlanReport], stub: StubProcess
     ) -> None:
         job, planned = done
-        first = job.merge(planned)
+        first, sent = job.merge(planned), stub.arrivals().total
         names = {"results": "errors.jsonl", "errors": "results.jsonl"}
         report = job.with_spec(output={"uri": job.place.output_uri, "names": names}).complete()
         assert report.request_counts == first.request_counts
         assert (len(job.published("errors.jsonl")), len(job.published("results.jsonl"))) == (16, 4)
+        assert stub.arrivals().total == sent
 
 
 def folder(job: JobUnderTest) -> Path:
