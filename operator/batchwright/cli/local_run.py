@@ -3,8 +3,10 @@
 import asyncio
 import signal
 import tempfile
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -13,8 +15,11 @@ import uvloop
 from rich.console import Console
 from rich.markup import escape
 
+from batchwright.api import failure_limit
 from batchwright.api.batchjob import BatchJob
 from batchwright.api.reports import FailureReport, MergeReport, PlanReport, Progress, ShardsMissingReport
+from batchwright.api.status import RequestCounts
+from batchwright.api.undone import Undone
 from batchwright.api.unsupported import unsupported_field
 from batchwright.api.worker_job import WorkerJob
 from batchwright.batchfile.owner_record import LOCAL_CLUSTER
@@ -33,6 +38,14 @@ EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 REFRESH_SECONDS: Final = 0.2
 SHOWN_ERRORS: Final = 10
 NOWHERE: Final = Path("/nonexistent")
+
+
+class Finish(Enum):
+    """How the run ended."""
+
+    DONE = auto()
+    INTERRUPTED = auto()
+    TOO_MANY_FAILURES = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,49 +104,66 @@ def _run_stages(stage: Stage, console: Console) -> int:
         console.print(f"{stand:,} of {planned.lines:,} requests stand from an earlier run.")
     with display.requests("run") as update:
         finished = uvloop.run(_run_worker(stage, planned, update))
-    if not finished:
+    if finished is Finish.INTERRUPTED:
         raise KeyboardInterrupt
+    undone = Undone.FAILED if finished is Finish.TOO_MANY_FAILURES else None
     with display.bytes("merge") as update:
-        report = merge(stage, fingerprint=planned.fingerprint, progressed=update)
+        report = merge(stage, fingerprint=planned.fingerprint, undone=undone, progressed=update)
     if isinstance(report, ShardsMissingReport):
         console.print(f"[red]Shards {report.shards} are missing.[/] Run the same command again.")
         return EXIT_FAILED
-    _show_results(console, report)
-    return EXIT_DONE
+    limit = failure_limit.exceeded(stage.job.batchjob.spec, report.request_counts)
+    _show_results(console, report, "completed" if limit is None else "failed")
+    if limit is not None:
+        console.print(f"More requests failed than spec.requests.maxFailures ({limit}) allows.")
+    return EXIT_DONE if limit is None else EXIT_FAILED
 
 
-async def _run_worker(stage: Stage, planned: PlanReport, update: Update) -> bool:
-    """Send the requests; gives whether all were, False after an interrupt."""
+async def _run_worker(stage: Stage, planned: PlanReport, update: Update) -> Finish:
+    """Send the requests."""
     loop = asyncio.get_running_loop()
-    interrupted = asyncio.Event()
+    finish = Finish.DONE
 
     def started(runner: Runner, progress: RunProgress) -> None:
         def stop() -> None:
-            if interrupted.is_set():
+            nonlocal finish
+            if finish is Finish.INTERRUPTED:
                 runner.abandon()
-            interrupted.set()
+            finish = Finish.INTERRUPTED
             runner.stop()
+
+        def look(worked: Progress) -> None:
+            nonlocal finish
+            _show_progress(worked, planned, update)
+            counts = RequestCounts(total=planned.lines, failed=_failed(worked, planned))
+            if finish is Finish.DONE and failure_limit.exceeded(stage.job.batchjob.spec, counts):
+                finish = Finish.TOO_MANY_FAILURES
+                runner.stop()
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop)
-        stack.push_async_callback(_end, loop.create_task(_refresh(progress, planned, update)))
+        stack.push_async_callback(_end, loop.create_task(_refresh(progress, look)))
 
     async with AsyncExitStack() as stack:
         final = await run(stage, fingerprint=planned.fingerprint, run=1, index=0, workers=1, started=started)
     _show_progress(final, planned, update)
-    return not interrupted.is_set()
+    return finish
 
 
-async def _refresh(progress: RunProgress, planned: PlanReport, update: Update) -> None:
+async def _refresh(progress: RunProgress, look: Callable[[Progress], None]) -> None:
     while True:
-        _show_progress(progress.report(), planned, update)
+        look(progress.report())
         await asyncio.sleep(REFRESH_SECONDS)
 
 
 def _show_progress(worked: Progress, planned: PlanReport, update: Update) -> None:
-    failed = worked.failed + (planned.reused.failed if planned.reused else 0)
+    failed = _failed(worked, planned)
     done = worked.completed + worked.failed + _standing(planned)
     update(min(done, planned.lines), planned.lines, min(failed, planned.lines))  # a run that is done tells it again
+
+
+def _failed(worked: Progress, planned: PlanReport) -> int:
+    return worked.failed + (planned.reused.failed if planned.reused else 0)
 
 
 def _standing(planned: PlanReport) -> int:
@@ -146,9 +176,9 @@ async def _end(task: asyncio.Task[None]) -> None:
         await task
 
 
-def _show_results(console: Console, report: MergeReport) -> None:
+def _show_results(console: Console, report: MergeReport, outcome: str) -> None:
     counts, usage = report.request_counts, report.usage
-    console.print(f"[bold]completed[/]: {counts.completed:,} of {counts.total:,} requests, {counts.failed:,} failed")
+    console.print(f"[bold]{outcome}[/]: {counts.completed:,} of {counts.total:,} requests, {counts.failed:,} failed")
     if usage.total_tokens is not None:
         console.print(f"tokens: {usage.input_tokens or 0:,} in, {usage.output_tokens or 0:,} out")
     if report.error_codes:

@@ -112,6 +112,23 @@ def test_an_invalid_input_fails_with_its_lines_and_no_request_is_sent(tmp_path: 
     assert stub.arrivals().total == 0
 
 
+@pytest.mark.parametrize(("count", "stopped"), [(400, True), (8, False)])
+def test_more_failures_than_allowed_stop_it_and_what_is_finished_is_published(
+    tmp_path: Path, stub: StubProcess, count: int, stopped: bool
+) -> None:
+    lines = [chat_line(f"line-{n}", "delay=0.1,status=400" if n % 2 else "delay=0.1") for n in range(count)]
+    (tmp_path / "in.jsonl").write_bytes(jsonl(lines))
+    requests = {"maxFailures": 10, "maxConcurrency": 4, "concurrency": "Fixed"}
+    done = batchwright("run", manifest(tmp_path, requests=requests), "--server", stub.url)
+    assert done.returncode == (1 if stopped else 0), done.stdout
+    assert ("spec.requests.maxFailures (10)" in done.stdout) is stopped
+    out = tmp_path / "out" / "local"
+    results, errors = (parsed((out / name).read_bytes()) for name in ("results.jsonl", "errors.jsonl"))
+    assert sorted(ids(results) + ids(errors)) == sorted(ids(lines))
+    undone = [line for line in errors if line["error"] and line["error"]["code"] == "batch_failed"]
+    assert bool(undone) is stopped
+
+
 def test_resume_never_starts_anew(tmp_path: Path, stub: StubProcess) -> None:
     (tmp_path / "in.jsonl").write_bytes(jsonl(chat_lines(3)))
     path = manifest(tmp_path, resume="Never")

@@ -107,8 +107,8 @@ def _facts(observed: Observed, stop: Stop, now: datetime) -> dict[str, Any]:
     status = observed.status
     facts: dict[str, Any] = {"run": running.number(observed)} | running.counted(observed)
     facts |= {"rate": None, "eta": None, "estimated_completion_time": None}
-    facts["validating_at"] = status.validating_at or now
-    facts["in_progress_at"] = status.in_progress_at or _began(observed.jobs)
+    began = facts["in_progress_at"] = status.in_progress_at or _began(observed.jobs)
+    facts["validating_at"] = status.validating_at or began or now
     if stop.phase is Phase.FINALIZING:
         facts["finalizing_at"] = status.finalizing_at or now
     return facts

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from batchwright.api import failure_limit
 from batchwright.api.batchjob import BatchJobSpec
 from batchwright.api.conditions import Phase, Reason
 from batchwright.api.duration import format_duration
 from batchwright.api.undone import Undone
-from batchwright.controller.core import counts, failure_limit, merging, running, window
+from batchwright.controller.core import counts, merging, running, window
 from batchwright.controller.core.merging import Published
 from batchwright.controller.core.observed import Observed
 from batchwright.controller.core.reports import Failure
