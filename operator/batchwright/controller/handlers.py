@@ -6,7 +6,7 @@ finalizer. The liveness probe is served beside kopf, whose own server listens on
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import kopf
@@ -15,7 +15,6 @@ from batchwright.api import names
 from batchwright.controller.core.parsing import Raw
 from batchwright.controller.loop import Stopped
 from batchwright.controller.operator import Operator
-from batchwright.controller.settings import Settings
 
 RESOURCE = (names.GROUP, names.VERSION, names.PLURAL)
 CHILD_SELECTOR = f"{names.LABEL_BATCHJOB_UID},{names.LABEL_STAGE}"
@@ -37,7 +36,7 @@ def configure(kopf_settings: kopf.OperatorSettings) -> None:
     kopf_settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=names.GROUP)
     kopf_settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=names.GROUP)
     kopf_settings.posting.enabled = False
-    kopf_settings.peering.standalone = True
+    kopf_settings.peering.standalone = True  # a Lease decides who works, before kopf begins
     kopf_settings.watching.connect_timeout = 10
     kopf_settings.watching.server_timeout = 300
     kopf_settings.watching.client_timeout = 330
@@ -50,8 +49,8 @@ def configure(kopf_settings: kopf.OperatorSettings) -> None:
     kopf_settings.process.ultimate_exiting_timeout = 30
 
 
-def register(registry: kopf.OperatorRegistry, settings: Settings) -> None:
-    """Register the handlers."""
+def register(registry: kopf.OperatorRegistry, start_operator: Callable[[], Awaitable[Operator]]) -> None:
+    """Register the handlers. The operator that they hand over to is started by kopf."""
     operator: Operator | None = None
 
     def running() -> Operator:
@@ -66,7 +65,7 @@ def register(registry: kopf.OperatorRegistry, settings: Settings) -> None:
 
     async def _start() -> Operator:
         try:
-            return await Operator.start(settings)
+            return await start_operator()
         except Exception as error:
             # kopf tries a startup again for ever; a process that ends is restarted and seen.
             raise kopf.PermanentError(f"the operator can't start: {error}") from error

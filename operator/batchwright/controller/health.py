@@ -1,7 +1,8 @@
 """Whether the operator does its work: what the liveness and readiness probes ask.
 
 A process can live while its watch is dead or a loop hangs. So every loop says when it will be back, and every sweep
-over all BatchJobs compares those that are active with the loops that run.
+over all BatchJobs compares those that are active with the loops that run. An operator that waits for the Lease has
+neither: it does its work while it can read the Lease.
 """
 
 import time
@@ -9,12 +10,14 @@ from collections.abc import Callable, Iterable
 
 _PASS_SECONDS = 180.0
 """A pass makes a few calls, each bounded by 35 s."""
+_LEASE_SECONDS = 60.0
+"""The Lease is looked at every few seconds; longer than this, and the API is away."""
 _MISSING_SWEEPS = 3
 """A BatchJob gets its loop a moment after it is listed; one that has none in three sweeps is not watched."""
 
 
 class Health:
-    """Keeps what the probes need. All methods are called from the event loop, `ready` from any thread."""
+    """Keeps what the probes need. Called from the event loop; `ready` and `looked` from any thread."""
 
     def __init__(self, sweep_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -22,7 +25,22 @@ class Health:
         self._due: dict[str, float] = {}
         self._missing: dict[str, int] = {}
         self._swept_at: float | None = None
+        self._looked_at: float | None = None
+        self._waiting = False
         self._started_at = clock()
+
+    def waits_for_lease(self) -> None:
+        """Another operator works, or may: no BatchJob is looked at."""
+        self._waiting = True
+
+    def looked(self) -> None:
+        """The Lease was read or written."""
+        self._looked_at = self._clock()
+
+    def works(self) -> None:
+        """From now on BatchJobs are looked at."""
+        self._waiting = False
+        self._started_at = self._clock()
 
     def loop_waits(self, uid: str, seconds: float) -> None:
         """A loop begins its first pass, or has finished one and comes back after so long."""
@@ -47,10 +65,16 @@ class Health:
         unwatched = [uid for uid, sweeps in self._missing.items() if sweeps >= _MISSING_SWEEPS]
         if unwatched:
             return f"{len(unwatched)} active BatchJobs have no loop, such as {unwatched[0]}: the watch is dead"
-        if now - (self._swept_at or self._started_at) > 5 * self._sweep_seconds + _PASS_SECONDS:
+        too_long = 5 * self._sweep_seconds + _PASS_SECONDS
+        if self._waiting:
+            looked_at = self._started_at if self._looked_at is None else self._looked_at
+            return "the Lease could not be read for too long" if now - looked_at > too_long else None
+        if now - (self._started_at if self._swept_at is None else self._swept_at) > too_long:
             return "BatchJobs could not be listed for too long"
         return None
 
     def ready(self) -> bool:
-        """Whether the Kubernetes API answered lately."""
-        return self._swept_at is not None and self._clock() - self._swept_at <= 2 * self._sweep_seconds + 60
+        """Whether the Kubernetes API answered lately. Until the first sweep, its answer about the Lease counts."""
+        if self._swept_at is not None:
+            return self._clock() - self._swept_at <= 2 * self._sweep_seconds + 60
+        return self._looked_at is not None and self._clock() - self._looked_at <= _LEASE_SECONDS

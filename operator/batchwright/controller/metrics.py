@@ -10,7 +10,10 @@ batchwright_failures_total{reason}                  BatchJobs that failed
 batchwright_reconcile_seconds                       time of a pass
 batchwright_reconcile_errors_total                  passes that ended in an error and are tried again
 batchwright_polls_total, batchwright_poll_errors_total   questions to workers for their progress
+batchwright_leader                                  1 where this operator works, 0 where it waits for another one
 batchwright_build_info{version}
+
+An operator that waits has no series of BatchJobs: they are those of the one that works.
 """
 
 from collections import Counter as Tally
@@ -33,6 +36,7 @@ RECONCILE_SECONDS = Histogram("batchwright_reconcile_seconds", "Time of a pass")
 RECONCILE_ERRORS = Counter("batchwright_reconcile_errors", "Passes that ended in an error and are tried again")
 POLLS = Counter("batchwright_polls", "Questions to workers for their progress")
 POLL_ERRORS = Counter("batchwright_poll_errors", "Questions to workers that got no answer")
+LEADER = Gauge("batchwright_leader", "1 where this operator works, 0 where it waits for another one")
 BUILD = Info("batchwright_build", "Version of the operator")
 
 

@@ -4,10 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Self
 
-from batchwright.controller import metrics, server
 from batchwright.controller.apply import Applier
 from batchwright.controller.gather import Gatherer
 from batchwright.controller.health import Health
@@ -36,25 +34,24 @@ class Operator:
     sweeper: Sweeper
     poller: Poller
     sweeping: "asyncio.Task[None]"
-    stop_servers: tuple[Callable[[], None], ...]
 
     @classmethod
-    async def start(cls, settings: Settings) -> Self:
-        """Connect and start what runs beside the loops.
+    async def start(cls, settings: Settings, health: Health, before_write: Callable[[], None] | None = None) -> Self:
+        """Connect and start what runs beside the loops. `before_write` may refuse each write to the cluster.
 
         Raises:
             KubernetesError: the API server doesn't answer.
             NotInstalled: the CRD is missing.
-            OSError: a port is taken.
         """
-        connection = await asyncio.to_thread(Connection.open, connections=settings.concurrency)
+        connection = await asyncio.to_thread(
+            Connection.open, connections=settings.concurrency, before_write=before_write
+        )
         batchjobs, children = BatchJobs(connection), Children(connection)
         if not await asyncio.to_thread(batchjobs.is_installed):
             raise NotInstalled("the CRD of BatchJobs is missing: kubectl apply -f crds/batchjobs.yaml")
         cluster = settings.cluster_id
         if cluster is None:
             cluster = await asyncio.to_thread(children.cluster_identity)
-        health = Health(settings.resync_interval.total_seconds())
         poller = Poller(settings)
         loops = Loops(
             gatherer=Gatherer(batchjobs, children, settings),
@@ -66,15 +63,9 @@ class Operator:
             cluster=cluster,
         )
         sweeper = Sweeper(batchjobs, loops, health, settings)
-        metrics.BUILD.info({"version": version("batchwright")})
-        loop = asyncio.get_running_loop()
-        stop_servers = (
-            server.start(settings.metrics_port, server.readiness(health)),
-            server.start(settings.liveness_port, server.liveness(health, loop)),
-        )
         sweeping = asyncio.create_task(sweeper.run(), name="sweeper")
         logger.info("operator started for cluster %s, worker image %s", cluster, settings.worker_image)
-        return cls(health, loops, sweeper, poller, sweeping, stop_servers)
+        return cls(health, loops, sweeper, poller, sweeping)
 
     async def stop(self) -> None:
         """End everything."""
@@ -82,5 +73,3 @@ class Operator:
         await asyncio.gather(self.sweeping, return_exceptions=True)
         await self.poller.close()
         self.loops.close()
-        for stop_server in self.stop_servers:
-            await asyncio.to_thread(stop_server)

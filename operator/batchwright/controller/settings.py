@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from batchwright.api import rules
 from batchwright.api.duration import parse_duration
 from batchwright.api.worker_job import MAX_BODY_BYTES
+from batchwright.controller.core.election import Timing
 
 _LONGEST_URL = 2048
 _SERVICE_LINK = re.compile(r"_(SERVICE_HOST|(SERVICE_)?PORT(_.*)?)$")
@@ -132,6 +133,23 @@ class Settings:
     node_loss_margin: Annotated[timedelta, Variable("BATCHWRIGHT_NODE_LOSS_MARGIN", _duration)] = timedelta(seconds=30)
     """How long after its grace period a pod on a node that is not ready is taken as lost."""
 
+    leader_election: Annotated[bool | None, Variable("BATCHWRIGHT_LEADER_ELECTION", _boolean)] = None
+    """Whether the operator works only while it holds the Lease `batchwright-operator`, so that several may run.
+    Default: true in a pod, false elsewhere."""
+    lease_namespace: Annotated[str | None, Variable("BATCHWRIGHT_LEASE_NAMESPACE", _text)] = None
+    """Namespace of the Lease, the same for all operators of a cluster. Default: the pod's own, and outside of a pod
+    `batchwright-system`."""
+    lease_duration: Annotated[timedelta, Variable("BATCHWRIGHT_LEASE_DURATION", _duration)] = timedelta(seconds=15)
+    """How long a Lease that is not renewed is left alone, before another operator takes it: whole seconds, 5s to 5m."""
+    lease_renew_deadline: Annotated[timedelta, Variable("BATCHWRIGHT_LEASE_RENEW_DEADLINE", _duration)] = timedelta(
+        seconds=10
+    )
+    """How long after its last renewal the working operator ends its process: at most four fifths of the duration."""
+    lease_retry_period: Annotated[timedelta, Variable("BATCHWRIGHT_LEASE_RETRY_PERIOD", _duration)] = timedelta(
+        seconds=2
+    )
+    """How often the Lease is renewed; who waits for it looks twice as often. At most half of the deadline."""
+
     concurrency: Annotated[int, Variable("BATCHWRIGHT_CONCURRENCY", _positive)] = 16
     """Calls to the Kubernetes API at once."""
     liveness_port: Annotated[int, Variable("BATCHWRIGHT_LIVENESS_PORT", _positive)] = 8080
@@ -140,6 +158,15 @@ class Settings:
     """Port of /metrics and /readyz."""
     log_level: Annotated[str, Variable("BATCHWRIGHT_LOG_LEVEL", _log_level)] = "INFO"
     """DEBUG, INFO, WARNING or ERROR."""
+
+    @property
+    def timing(self) -> Timing:
+        """The times of the Lease, in seconds."""
+        return Timing(
+            duration=self.lease_duration.total_seconds(),
+            renew_deadline=self.lease_renew_deadline.total_seconds(),
+            retry_period=self.lease_retry_period.total_seconds(),
+        )
 
     @staticmethod
     def from_environment(environment: Mapping[str, str]) -> "Settings":
@@ -164,9 +191,12 @@ class Settings:
             except ValueError as error:
                 shown = name if isinstance(error, SecretValueError) else f"{name}={text!r}"
                 problems.append(f"{shown}: {error}")
+        settings = Settings(**values)
+        if problem := settings.timing.problem():
+            problems.append(f"BATCHWRIGHT_LEASE_*: {problem}")
         if problems:
             raise InvalidSettings("; ".join(problems))
-        return Settings(**values)
+        return settings
 
 
 def variables() -> dict[str, str]:

@@ -58,6 +58,33 @@ class TestHealth:
         clock[0] += 400
         assert "could not be listed" in (health.problem() or "")
 
+    def test_who_waits_for_the_lease_is_well_while_it_can_read_it(self) -> None:
+        health, clock = self.health()
+        health.waits_for_lease()
+        assert not health.ready()
+        health.looked()
+        assert health.ready()
+        clock[0] += 70
+        assert not health.ready()
+        assert health.problem() is None
+        clock[0] += 420
+        assert "Lease could not be read" in (health.problem() or "")
+        health.looked()
+        assert health.problem() is None
+
+    def test_who_got_the_lease_has_as_long_as_at_the_start_and_stays_ready(self) -> None:
+        health, clock = self.health()
+        health.waits_for_lease()
+        clock[0] += 10_000
+        health.looked()
+        health.works()
+        assert health.ready()
+        assert health.problem() is None
+        clock[0] += 500
+        assert "could not be listed" in (health.problem() or "")
+        health.swept([], [])
+        assert health.ready()
+
 
 class Stop:
     """A flag that a loop ends on."""

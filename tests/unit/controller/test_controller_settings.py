@@ -22,6 +22,8 @@ def test_nothing_set_means_the_defaults() -> None:
         ("BATCHWRIGHT_ALLOW_HOST_PATH", "true", "allow_host_path", True),
         ("BATCHWRIGHT_START_DEADLINE", "1m30s", "start_deadline", timedelta(seconds=90)),
         ("BATCHWRIGHT_LOG_LEVEL", "debug", "log_level", "DEBUG"),
+        ("BATCHWRIGHT_LEADER_ELECTION", "false", "leader_election", False),
+        ("BATCHWRIGHT_LEASE_DURATION", "1m", "lease_duration", timedelta(minutes=1)),
     ],
 )
 def test_a_variable_is_read(variable: str, text: str, field: str, value: object) -> None:
@@ -66,6 +68,21 @@ def test_a_server_with_more_than_an_address_is_refused_and_not_repeated(url: str
 def test_all_problems_are_named_at_once() -> None:
     with pytest.raises(InvalidSettings, match=r"MAX_LINES.*START_DEADLINE"):
         Settings.from_environment({"BATCHWRIGHT_MAX_LINES": "x", "BATCHWRIGHT_START_DEADLINE": "y"})
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {"DURATION": "4s"},
+        {"DURATION": "6m"},
+        {"DURATION": "12s"},
+        {"RENEW_DEADLINE": "13s"},
+        {"RETRY_PERIOD": "6s"},
+    ],
+)
+def test_times_of_the_lease_that_do_not_fit_each_other_are_refused(times: dict[str, str]) -> None:
+    with pytest.raises(InvalidSettings, match="BATCHWRIGHT_LEASE_"):
+        Settings.from_environment({f"BATCHWRIGHT_LEASE_{name}": text for name, text in times.items()})
 
 
 def test_what_kubernetes_sets_for_services_is_no_setting() -> None:

@@ -151,6 +151,23 @@ def test_a_token_that_was_renewed_is_sent(server: HTTPServer) -> None:
     assert [request["authorization"] for request in _Handler.requests] == ["bearer first", "bearer second"]
 
 
+def test_a_write_that_may_not_be_sent_is_not_sent_and_reads_are(server: HTTPServer) -> None:
+    def refuse() -> None:
+        raise errors.Unavailable("not now")
+
+    api_client = client.ApiClient(client.Configuration(host=f"http://127.0.0.1:{server.server_port}"))
+    connection = Connection(api_client, before_write=refuse)
+    _Handler.answers = [(200, {})]
+    connection.get("/api")
+    for write in (connection.create, connection.patch):
+        with pytest.raises(errors.Unavailable, match="not now"):
+            write("/api/v1/namespaces/demo/pods", {})
+    with pytest.raises(errors.Unavailable, match="not now"):
+        connection.delete("/api/v1/namespaces/demo/pods/x")
+    assert [request["method"] for request in _Handler.requests] == ["GET"]
+    api_client.rest_client.pool_manager.clear()
+
+
 @pytest.mark.parametrize(
     ("arguments", "path"),
     [
