@@ -95,5 +95,15 @@ def test_only_the_very_job_is_deleted() -> None:
     children(server).delete_job("demo", "plan", "job-uid")
 
 
+def test_only_the_very_pod_is_deleted() -> None:
+    server = ApiServer()
+    server.objects["/api/v1/namespaces/demo/pods/worker"] = {"metadata": {"uid": "pod-uid"}}
+    children(server).delete_pod("demo", "worker", "an older one")
+    assert server.objects
+    children(server).delete_pod("demo", "worker", "pod-uid")
+    assert not server.objects
+    children(server).delete_pod("demo", "worker", "pod-uid")
+
+
 def test_a_config_map_that_is_not_there_is_none() -> None:
     assert children(ApiServer()).config_map("demo", "x") is None

@@ -80,6 +80,7 @@ def status(code: int, reason: str, message: str) -> tuple[int, dict[str, Any]]:
         (status(409, "Conflict", "the object has been modified"), errors.Conflict, "modified"),
         (status(403, "Forbidden", "exceeded quota"), errors.Refused, "exceeded quota"),
         (status(422, "Invalid", "spec.x: wrong"), errors.Refused, "spec.x: wrong"),
+        (status(410, "Expired", "the list is too old"), errors.Unavailable, "too old"),
         (status(429, "TooManyRequests", "slow down"), errors.Unavailable, "slow down"),
         (status(500, "InternalError", "failed calling webhook"), errors.Unavailable, "webhook"),
         ((502, b"<html>bad gateway</html>"), errors.Unavailable, "bad gateway"),
@@ -110,6 +111,49 @@ def test_a_list_is_read_page_by_page(connection: Connection) -> None:
     first, second = (request["query"] for request in _Handler.requests)
     assert first == {"labelSelector": ["a=b,c"], "limit": ["500"]}
     assert second["continue"] == ["next"]
+
+
+def test_a_list_that_the_server_has_forgotten_is_read_from_the_beginning(connection: Connection) -> None:
+    first = (200, {"items": [{"n": 1}], "metadata": {"continue": "next"}})
+    forgotten = status(410, "Expired", "the continue parameter is too old")
+    _Handler.answers = [first, forgotten, first, (200, {"items": [{"n": 2}]})]
+    assert connection.list("/api/v1/pods") == [{"n": 1}, {"n": 2}]
+    assert ["continue" in request["query"] for request in _Handler.requests] == [False, True, False, True]
+    _Handler.answers = [forgotten] * 3
+    with pytest.raises(errors.Unavailable, match="too old"):
+        connection.list("/api/v1/pods")
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"[]", b"", b'{"items": ['])
+def test_an_answer_that_is_no_object_may_be_another_a_moment_later(connection: Connection, content: bytes) -> None:
+    _Handler.answers = [(200, content)]
+    with pytest.raises(errors.Unavailable, match="proxy in between"):
+        connection.get("/api/v1/pods")
+
+
+@pytest.mark.parametrize(
+    ("error", "creating", "editing"),
+    [
+        (errors.Refused("exceeded quota", status=403), True, True),
+        (errors.Refused("spec.x: wrong", status=422), True, True),
+        (errors.Unavailable("failed calling webhook", status=500), True, True),
+        (errors.NotFound("no such namespace", status=404), True, False),
+        (errors.Refused("Unauthorized", status=401), False, False),
+        (errors.Conflict("another UID", status=409), False, False),
+        (errors.Unavailable("slow down", status=429), False, False),
+        (errors.Unavailable("no service", status=503), False, False),
+        (errors.Unavailable("no answer"), False, False),
+    ],
+    ids=str,
+)
+def test_what_is_for_a_person_to_read(error: errors.KubernetesError, creating: bool, editing: bool) -> None:
+    assert errors.is_verdict(error, creating=True) is creating
+    assert errors.is_verdict(error, creating=False) is editing
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("7", 7), (None, None), ("Mon, 30 Nov 2026 00:00:00 GMT", None)])
+def test_how_long_to_leave_the_server_alone(header: str | None, seconds: float | None) -> None:
+    assert errors.error_of(429, b"", header).retry_after == seconds
 
 
 def test_a_status_is_patched_only_on_the_very_object_as_it_was_read(connection: Connection) -> None:
