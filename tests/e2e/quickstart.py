@@ -4,13 +4,13 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import httpx
 
-from fixtures.cluster import Cluster
+from fixtures.cluster import Cluster, eventually
 
 NAMESPACE = "batchwright-demo"
 OPERATOR_NAMESPACE = "batchwright-system"
@@ -48,12 +48,20 @@ class Quickstart:
     cluster: Cluster
     s3: Any
     stub: httpx.Client
+    namespace: str = NAMESPACE
+
+    def elsewhere(self, namespace: str) -> "Quickstart":
+        """The same servers for BatchJobs of another namespace, which gets the Secret of the storage."""
+        secret = json.loads(self.kubectl("get", "secret", "s3-credentials", "-o", "json"))
+        secret["metadata"] = {"name": "s3-credentials", "namespace": namespace}
+        self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(secret))
+        return replace(self, namespace=namespace)
 
     def name(self, prefix: str = "e2e") -> str:
         return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
     def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
-        return self.cluster.kubectl("--namespace", NAMESPACE, *arguments, stdin=stdin, check=check)
+        return self.cluster.kubectl("--namespace", self.namespace, *arguments, stdin=stdin, check=check)
 
     def put(self, key: str, lines: Iterable[Mapping[str, Any]] | bytes) -> str:
         """Put an input object; gives its URI."""
@@ -73,21 +81,45 @@ class Quickstart:
         manifest = {
             "apiVersion": "batchwright.dev/v1alpha1",
             "kind": "BatchJob",
-            "metadata": {"name": name, "namespace": NAMESPACE},
+            "metadata": {"name": name, "namespace": self.namespace},
             "spec": {
                 "input": {"uri": input_uri},
                 "output": {"uri": f"s3://{BUCKET}/out/"},
-                "server": {"service": {"name": "model-server", "port": 8000}},
-                "storage": {
-                    "endpointURL": "http://s3:7070",
-                    "credentialsSecretRef": {"name": "s3-credentials"},
-                },
+                "server": self.server,
+                "storage": self.storage(),
                 "sharding": {"parallelism": 2},
                 "requests": {"maxConcurrency": 16},
             }
             | spec,
         }
         self.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+
+    @property
+    def server(self) -> dict[str, Any]:
+        """spec.server: a Service of the own namespace, or a URL in another one's."""
+        if self.namespace == NAMESPACE:
+            return {"service": {"name": "model-server", "port": 8000}}
+        return {"url": f"http://model-server.{NAMESPACE}:8000"}
+
+    def storage(self, secret: str = "s3-credentials") -> dict[str, Any]:
+        """spec.storage."""
+        host = "s3" if self.namespace == NAMESPACE else f"s3.{NAMESPACE}"
+        return {"endpointURL": f"http://{host}:7070", "credentialsSecretRef": {"name": secret}}
+
+    def patch(self, name: str, **spec: Any) -> None:
+        """Merge changes into a BatchJob's spec; None removes a field."""
+        self.kubectl("patch", "batchjob", name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def wait_message(self, name: str, *words: str, seconds: float = 90) -> str:
+        """The message of the status once all these words are in it."""
+
+        def message() -> str:
+            text = str(self.get(name).get("status", {}).get("message", ""))
+            missing = [word for word in words if word not in text]
+            assert not missing, f"{missing} not in {text!r}: {self._story(name)}"
+            return text
+
+        return eventually(message, seconds=seconds)
 
     def get(self, name: str) -> dict[str, Any]:
         """The BatchJob as it is now."""
