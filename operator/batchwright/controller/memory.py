@@ -76,12 +76,11 @@ class Memory:
         self.heard |= {(report.run, report.index): Heard(report, now) for report in reports}
 
     def take_sample(self, now: datetime) -> None:
-        """Remember how many requests are done now, for the rate. Not before the plan is known: what stands from an
-        earlier BatchJob was not done at the moment when it becomes known."""
+        """Remember how many requests are done now, for the rate. Before every worker was heard, the sum is too small,
+        and what was published is nearer to the truth."""
         assert self.reading is not None
-        status = parse_status(self.reading.batchjob)
-        if status.fingerprint is not None:
-            self.samples = rates.extend(self.samples, now, counts.done_by_now(status, self.progress))
+        done = counts.done_by_now(parse_status(self.reading.batchjob), self.progress)
+        self.samples = rates.extend(self.samples, now, done)
 
     def observed(self, cluster: str) -> Observed:
         """Everything for the core to decide from.

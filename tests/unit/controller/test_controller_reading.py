@@ -77,13 +77,12 @@ class TestMemory:
         assert [report.completed for report in memory.progress] == [9, 1]
 
     def test_before_all_workers_are_heard_the_published_count_is_the_sample(self) -> None:
-        status = BatchJobStatus(fingerprint="f00d", request_counts=RequestCounts(total=100, completed=50))
+        status = BatchJobStatus(request_counts=RequestCounts(total=100, completed=50))
         assert self.sampled(status, completed=20) == [50]
 
-    def test_what_stands_from_an_earlier_batchjob_is_in_each_sample_and_makes_no_rate(self) -> None:
-        assert self.sampled(BatchJobStatus(), completed=0) == []
+    def test_what_stands_from_an_earlier_batchjob_is_in_each_sample_so_that_it_makes_no_rate(self) -> None:
         reused = Reused(completed=70, failed=5)
-        status = BatchJobStatus(fingerprint="f00d", request_counts=RequestCounts(total=100), reused=reused)
+        status = BatchJobStatus(request_counts=RequestCounts(total=100), reused=reused)
         assert self.sampled(status, completed=20) == [95]
 
     @staticmethod

@@ -8,7 +8,7 @@ from batchwright.api.conditions import Phase, Reason
 from batchwright.api.reports import MergeReport
 from batchwright.api.status import BatchJobStatus, Metrics, ShardCounts, Usage
 from batchwright.api.undone import Undone
-from batchwright.controller.core import progress
+from batchwright.controller.core import progress, reused
 from batchwright.controller.core.observed import Observed
 from batchwright.controller.core.step import Step
 from batchwright.controller.core.stops import Stop
@@ -24,8 +24,7 @@ def completed(observed: Observed, report: MergeReport, now: datetime) -> Step:
     text = _outcome(report) if requests.failed else f"All {requests.total} requests completed."
     if requests.failed and report.errors is not None and report.errors.uri:
         text += f" Why: {report.errors.uri}."
-    message = " ".join([text, *report.warnings])
-    return Step(Phase.COMPLETED, reason, message, facts=_facts(observed, report, now))
+    return Step(Phase.COMPLETED, reason, _joined(observed, [text], report), facts=_facts(observed, report, now))
 
 
 def stopped(observed: Observed, stop: Stop, report: MergeReport, now: datetime) -> Step:
@@ -39,14 +38,17 @@ def stopped(observed: Observed, stop: Stop, report: MergeReport, now: datetime) 
         parts.append(_GO_ON)
         if report.retry is not None and report.retry.uri:
             parts.append(f"The request lines that are left are in {report.retry.uri}.")
-    message = " ".join([*parts, *report.warnings])
-    return Step(stop.end, stop.why.reason, message, facts=_facts(observed, report, now))
+    return Step(stop.end, stop.why.reason, _joined(observed, parts, report), facts=_facts(observed, report, now))
 
 
 def unpublished(stop: Stop, why: str) -> Step:
     """The end of a stop after which nothing could be published."""
     text = f"{stop.why.message} Nothing could be published: {why.rstrip('.')}. What is finished is kept. {_GO_ON}"
     return Step(stop.end, stop.why.reason, text)
+
+
+def _joined(observed: Observed, parts: list[str], report: MergeReport) -> str:
+    return " ".join(filter(None, [*parts, reused.sentence(observed.status), *report.warnings]))
 
 
 def undone(report: MergeReport) -> int:
@@ -71,7 +73,7 @@ def _codes(error_codes: Mapping[str, int]) -> str:
 def _facts(observed: Observed, report: MergeReport, now: datetime) -> dict[str, Any]:
     status, requests = observed.status, report.request_counts
     done = requests.completed + requests.failed - undone(report)
-    metrics, rate = _metrics(status, report, done, now)
+    metrics, rate = _metrics(status, report, done - reused.requests(status), now)
     return {
         "request_counts": requests,
         "shards": _shards(status, all_done=not undone(report)),
@@ -100,14 +102,17 @@ def _shards(status: BatchJobStatus, *, all_done: bool) -> ShardCounts:
 def _metrics(
     status: BatchJobStatus, report: MergeReport, done: int, now: datetime
 ) -> tuple[Metrics | None, str | None]:
+    """Of what this BatchJob did itself: `done` requests."""
     if status.in_progress_at is None:
         return None, None
     ends = [moment for moment in (status.finalizing_at, status.cancelling_at) if moment is not None]
     seconds = (min(ends, default=now) - status.in_progress_at).total_seconds()
-    if seconds <= 0:
+    if seconds <= 0 or not done:
         # Times have whole seconds: a run of less than one has no rate.
-        return Metrics(response_time_seconds="0"), None
+        return Metrics(response_time_seconds=f"{max(0, seconds):g}"), None
     tokens = report.usage.total_tokens
+    if tokens is not None:
+        tokens = max(0, tokens - reused.tokens(status))
     metrics = Metrics(
         response_time_seconds=f"{seconds:g}",
         throughput_tokens_per_second=f"{tokens / seconds:.1f}" if tokens is not None else None,

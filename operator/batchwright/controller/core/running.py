@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from batchwright.api.batchjob import BatchJobSpec
 from batchwright.api.conditions import Phase, Reason
-from batchwright.controller.core import blockers, counts, jobs, progress, reports
+from batchwright.controller.core import blockers, counts, jobs, progress, reports, reused
 from batchwright.controller.core.blockers import ServerState
 from batchwright.controller.core.observed import JobView, Observed, PodView, Stage
 from batchwright.controller.core.plan_of_actions import Action, CreateJob, DeleteJob, SuspendJob, Wait
@@ -127,7 +127,8 @@ def _message(
     text = f"Repairing missing shards, run {run}" if run > 1 else "Running"
     text = f"{text} with {workers} worker{'s' if workers > 1 else ''}."
     last = reports.last_failure(observed, job, Reason.RUN_FAILED) if job else None
-    return f"{text} A worker failed and is started again: {last.message}" if last else text
+    text = f"{text} A worker failed and is started again: {last.message}" if last else text
+    return " ".join(filter(None, [text, reused.sentence(observed.status)]))
 
 
 def _server(observed: Observed, pods: tuple[PodView, ...], run: int, now: datetime) -> ServerState | None:
