@@ -22,7 +22,7 @@ from batchwright.storage.s3 import S3Store
 from batchwright.worker.run.stage_run import run
 from batchwright.worker.stage import Stage
 from fixtures.s3 import S3Bucket
-from fixtures.worker import JobUnderTest, bucket_place, chat_lines, ids
+from fixtures.worker import JobUnderTest, bucket_place, chat_line, chat_lines, ids
 
 LINES_PER_SHARD = 3
 FEW, MANY = 4, 10
@@ -109,6 +109,26 @@ def test_beside_its_shards_a_worker_costs_seven_calls_and_the_merge_a_dozen(buck
         "ListMultipartUploads": 1,
         "DeleteObjects": 1,
     }
+
+
+def test_a_shard_costs_two_calls_in_the_plan_that_goes_on_from_an_earlier_batchjob(bucket_job: JobUnderTest) -> None:
+    """What it had become, and its new record; no result is read, however many there are."""
+    plans, runs = [], []
+    for shards in (FEW, MANY):
+        job = replace(bucket_job, name=f"job-{shards}").with_spec(
+            sharding={"linesPerShard": LINES_PER_SHARD}, requests={"retries": 0}
+        )
+        count = shards * LINES_PER_SHARD
+        job.input([*chat_lines(count - 1), chat_line(f"request-{count - 1}", "status=500,times=1")]).complete()
+        with counting(job.stage()) as calls:
+            planned = job.plan()
+        plans.append(calls)
+        with counting(job.stage()) as calls:
+            work_without_segments(job, planned)
+        runs.append(calls)
+        job.merge(planned)
+    assert for_each_shard(*plans) == {"GetObject": 1, "PutObject": 1}
+    assert for_each_shard(*runs) == {}, "only the shard with the failure is worked on"
 
 
 class TestManyShards:
