@@ -3,7 +3,7 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,9 +53,22 @@ def play(
     for outcome in outcomes:
         found += violations(outcome, history, allowance(outcome.script, history))
     result = Round(schedule, history, outcomes, tuple(found))
+    for text in _summary(result):
+        say(text)
     if found:
         say(f"the story is in {_keep_story(result, seen)}")
     return result
+
+
+def _summary(result: Round) -> Iterator[str]:
+    for outcome in result.outcomes:
+        name, lines = outcome.script.name, outcome.script.lines
+        told = f"{len(outcome.results)} results and {len(outcome.errors)} errors of {lines} lines"
+        again = f"{outcome.sent_twice} of at most {result.allowed_twice(outcome)} requests sent again"
+        yield f"{name}: {outcome.phase}, {told}, {again}"
+    for kill in result.history.kills:
+        if kill.recovered is not None:
+            yield f"{kill.target}, {kill.manner} at {kill.at:.1f}: works again after {kill.recovered:.1f} s"
 
 
 def _keep_story(result: Round, seen: Snapshot) -> Path:
