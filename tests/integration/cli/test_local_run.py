@@ -129,6 +129,22 @@ def test_more_failures_than_allowed_stop_it_and_what_is_finished_is_published(
     assert bool(undone) is stopped
 
 
+def test_run_again_it_sends_what_may_succeed_now(tmp_path: Path, stub: StubProcess) -> None:
+    lines = [*chat_lines(20), chat_line("bad", "status=400"), chat_line("late", "status=500,times=1")]
+    (tmp_path / "in.jsonl").write_bytes(jsonl(lines))
+    path = manifest(tmp_path, requests={"retries": 0})
+    first, second, third = (batchwright("run", path, "--server", stub.url) for _ in range(3))
+    assert "stand from an earlier run" not in first.stdout
+    assert "20 of 22 requests, 2 failed" in first.stdout
+    assert "21 of 22 requests stand from an earlier run" in second.stdout
+    assert "22/22 requests in" in second.stdout
+    assert "22 of 22 requests stand from an earlier run" in third.stdout
+    for done in (second, third):
+        assert done.returncode == 0
+        assert "21 of 22 requests, 1 failed" in done.stdout
+    assert stub.arrivals().arrived == dict.fromkeys(ids(lines), 1) | {"late": 2}
+
+
 def test_resume_never_starts_anew(tmp_path: Path, stub: StubProcess) -> None:
     (tmp_path / "in.jsonl").write_bytes(jsonl(chat_lines(3)))
     path = manifest(tmp_path, resume="Never")
