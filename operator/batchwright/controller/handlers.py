@@ -18,6 +18,9 @@ from batchwright.controller.operator import Operator
 
 RESOURCE = (names.GROUP, names.VERSION, names.PLURAL)
 CHILD_SELECTOR = f"{names.LABEL_BATCHJOB_UID},{names.LABEL_STAGE}"
+_PATIENCE = (1, 1, 2, 3, 5, 8, *(10,) * 60)
+"""Seconds between kopf's tries of a call that fails: an API server that is back is noticed within ten seconds, and only
+one that answers 5xx for ten minutes ends the process."""
 
 
 def needs_attention(body: Raw, **_: Any) -> bool:
@@ -42,6 +45,7 @@ def configure(kopf_settings: kopf.OperatorSettings) -> None:
     kopf_settings.watching.client_timeout = 330
     kopf_settings.networking.request_timeout = 30
     kopf_settings.networking.connect_timeout = 10
+    kopf_settings.networking.error_backoffs = _PATIENCE
     # Without these, every Job and pod of the cluster would be listed and watched.
     kopf_settings.watching.label_selectors["batch", "jobs"] = CHILD_SELECTOR
     kopf_settings.watching.label_selectors["", "v1", "pods"] = CHILD_SELECTOR
