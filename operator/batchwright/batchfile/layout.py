@@ -73,6 +73,13 @@ class WorkLayout:
         return f"{self.prefix}records/"
 
     @property
+    def joined(self) -> str:
+        """The record of what a merge has joined by now. It stands among the shard records, so that one listing finds
+        both.
+        """
+        return f"{self.records}joined.json"
+
+    @property
     def segments(self) -> str:
         """Prefix of all segments."""
         return f"{self.prefix}segments/"

@@ -107,6 +107,15 @@ class WorkerState(Struct, frozen=True, tag_field="record", tag="worker"):
     version: int = FORMAT_VERSION
 
 
+class JoinedRecord(Struct, frozen=True, tag_field="record", tag="joined"):
+    """Objects that a merge has published by now, so that another attempt of it needn't join them again."""
+
+    content: str
+    """Digest of the shard files that they and the others are joined from."""
+    published: dict[str, ShardFile]
+    version: int = FORMAT_VERSION
+
+
 class SummaryRecord(Struct, frozen=True, tag_field="record", tag="summary"):
     """What the merge published. `retry` is None where nothing failed."""
 

@@ -20,10 +20,9 @@ from batchwright.api.exit_codes import ExitCode
 from batchwright.api.reports import MergeReport, ShardsMissingReport
 from batchwright.api.undone import Undone
 from batchwright.batchfile.layout import WorkLayout
-from batchwright.batchfile.plan_record import PlanRecord, encode_record
+from batchwright.batchfile.plan_record import RANGES_VERSION, PlanRecord, encode_record
 from batchwright.batchfile.shard_record import (
     ERRORS,
-    KINDS,
     RESULTS,
     RETRY,
     ShardFile,
@@ -37,7 +36,7 @@ from batchwright.storage.protocol import ObjectStore
 from batchwright.worker.closing import NO_INDEX, Closed, close_shards
 from batchwright.worker.existing import find
 from batchwright.worker.failures import StageFailed, final
-from batchwright.worker.pieces import pieces_of
+from batchwright.worker.joining import Progressed, join, join_all
 from batchwright.worker.published import published_before, published_keys, read_records
 from batchwright.worker.run.progress import usage_status
 from batchwright.worker.run.stage_run import read_plan
@@ -48,9 +47,6 @@ logger = logging.getLogger(__name__)
 
 DELETE_PAUSES: Final = (1.0, 5.0, 15.0)
 """Seconds between the tries to delete work objects: an outage must not leave them for ever, nor hold up the end."""
-
-Progressed = Callable[[int, int], None]
-"""Called with the bytes joined and the bytes of all."""
 
 
 def merge(
@@ -79,27 +75,28 @@ def merge(
     if summary is not None:
         summary = _renamed(stage, layout, summary)
     else:
-        missing = _missing(store, layout, plan)
+        missing, begun = _look_at_records(store, layout, plan)
         if missing and undone is None:
             return ShardsMissingReport(count=len(missing), shards=ranges(missing))
 
         def publish() -> SummaryRecord:
             if undone is not None and missing:
                 close_shards(stage, layout, plan, missing, undone, run=run, patience=patience, closed=closed)
-            return _publish(stage, plan, _read_records(store, layout, plan), progressed, patience)
+            return _publish(stage, layout, plan, begun=begun, progressed=progressed, patience=patience)
 
         summary = _publish_once(stage, layout, publish)
     warnings = (*_unlisted(summary, plan), *_remove_stale(stage, summary))
     _abort_uploads(stage, layout)
     if not stage.job.keep_work_objects:
-        warnings += _clean(store, layout)
+        warnings += _clean(store, layout, plan)
     return _report(store, summary, warnings)
 
 
-def _missing(store: ObjectStore, layout: WorkLayout, plan: PlanRecord) -> list[int]:
-    """Shards without a record, in order."""
-    committed = {layout.shard_of_record(info.key) for info in store.list(layout.records)}
-    return sorted(set(range(len(plan.shards))) - committed)
+def _look_at_records(store: ObjectStore, layout: WorkLayout, plan: PlanRecord) -> tuple[list[int], bool]:
+    """Shards without a record, in order; and whether an earlier merge has noted what it joined."""
+    keys = {info.key for info in store.list(layout.records)}
+    committed = {layout.shard_of_record(key) for key in keys}
+    return sorted(set(range(len(plan.shards))) - committed), layout.joined in keys
 
 
 def _read_records(store: ObjectStore, layout: WorkLayout, plan: PlanRecord) -> list[ShardRecord]:
@@ -128,7 +125,7 @@ def _renamed(stage: Stage, layout: WorkLayout, summary: SummaryRecord) -> Summar
         return summary
     try:
         published = {
-            kind: file if file.key == wanted[kind] else _join(stage.output_store, wanted[kind], [file])
+            kind: file if file.key == wanted[kind] else join(stage.output_store, wanted[kind], [file])
             for kind, file in summary.published.items()
         }
     except (NotFound, ObjectChanged) as error:
@@ -155,28 +152,16 @@ def _publish_once(stage: Stage, layout: WorkLayout, publish: Callable[[], Summar
 
 
 def _publish(
-    stage: Stage,
-    plan: PlanRecord,
-    records: Sequence[ShardRecord],
-    progressed: Progressed,
-    patience: Patience,
+    stage: Stage, layout: WorkLayout, plan: PlanRecord, *, begun: bool, progressed: Progressed, patience: Patience
 ) -> SummaryRecord:
-    files = {kind: [file for record in records if (file := record.file(kind)) is not None] for kind in KINDS}
-    total = sum(file.bytes for some in files.values() for file in some)
-    joined = 0
-
-    def count(size: int) -> None:
-        nonlocal joined
-        joined += size
-        progressed(joined, total)
-
-    progressed(0, total)
+    records = _read_records(stage.output_store, layout, plan)
     try:
-        published = {
-            kind: _join(stage.output_store, key, files[kind], count, patience)
-            for kind, key in published_keys(stage).items()
-            if files[kind]
-        }
+        published = join_all(
+            *(stage.output_store, layout, records, published_keys(stage)),
+            begun=begun,
+            progressed=progressed,
+            patience=patience,
+        )
     except (NotFound, ObjectChanged) as error:
         raise _contradiction(
             f"A file of a committed shard is missing or changed: {error} Nothing can be published from it any more."
@@ -206,19 +191,6 @@ def _unlisted(summary: SummaryRecord, plan: PlanRecord) -> Iterator[str]:
         )
 
 
-def _join(
-    store: ObjectStore,
-    key: str,
-    files: Sequence[ShardFile],
-    count: Callable[[int], None] | None = None,
-    patience: Patience | None = None,
-) -> ShardFile:
-    """One object from many; the store verifies its size."""
-    info = store.join(key, pieces_of(files), progress=count, patience=patience)
-    logger.info("published %s, %d bytes", store.uri(key), info.size)
-    return ShardFile(key, info.size, sum(file.lines for file in files), info.etag)
-
-
 def _contradiction(message: str) -> StageFailed:
     return final(ExitCode.PLAN_UNREADABLE, Reason.MERGE_FAILED, message)
 
@@ -238,10 +210,12 @@ def _abort_uploads(stage: Stage, layout: WorkLayout) -> None:
     stage.output_store.abort_uploads(stage.layout.prefix, lambda key: key in published or key.startswith(layout.prefix))
 
 
-def _clean(store: ObjectStore, layout: WorkLayout) -> tuple[str, ...]:
+def _clean(store: ObjectStore, layout: WorkLayout, plan: PlanRecord) -> tuple[str, ...]:
     """Delete segments, shard files and copies of earlier results; all else stays, for a resubmission."""
+    prefixes = [layout.segments, layout.shard_files]
+    if plan.version == RANGES_VERSION:
+        prefixes.append(layout.earlier)
     for pause in (*DELETE_PAUSES, None):
-        prefixes = (layout.segments, layout.shard_files, layout.earlier)
         failures = store.delete(info.key for prefix in prefixes for info in store.list(prefix))
         if pause is None or not any(failure.retryable for failure in failures):
             break

@@ -12,6 +12,7 @@ from batchwright.api.reports import PlanReport, Progress, ShardsMissingReport
 from batchwright.worker.failures import StageFailed
 from batchwright.worker.merge import merge
 from batchwright.worker.plan import plan
+from fixtures.fault_proxy import Before, FaultProxy
 from fixtures.s3 import S3Bucket
 from fixtures.worker import JobUnderTest, bucket_place, chat_line, chat_lines, ids
 from stub.harness import StubProcess
@@ -157,6 +158,71 @@ class TestOtherNames:
         assert report.request_counts == first.request_counts
         assert (len(job.published("errors.jsonl")), len(job.published("results.jsonl"))) == (16, 4)
         assert stub.arrivals().total == sent
+
+
+class TestKilledBetweenTwoObjects:
+    """What was published by then counts, as long as it stands."""
+
+    @pytest.fixture
+    def killed(self, job: JobUnderTest, s3_bucket: S3Bucket, s3_proxy: FaultProxy) -> tuple[JobUnderTest, PlanReport]:
+        """The results are published, and the merge was killed over the errors."""
+        job = job.quick_to_start().at(bucket_place(s3_bucket, s3_proxy.endpoint_url))
+        planned = job.input([chat_line(f"id-{n}", "status=400" if n % 5 == 3 else None) for n in range(20)]).plan()
+        job.work(planned)
+        s3_proxy.requests.clear()
+        merging = job.start_merge(planned)
+
+        def kill() -> None:
+            if put_to(s3_proxy, "errors.jsonl"):
+                merging.process.kill()
+
+        s3_proxy.inject("PutObject", Before(kill))
+        assert merging.wait() < 0
+        s3_proxy.clear()
+        assert put_to(s3_proxy, "results.jsonl") == 1
+        s3_proxy.requests.clear()
+        return job, planned
+
+    def test_only_the_others_are_joined(self, killed: tuple[JobUnderTest, PlanReport], s3_proxy: FaultProxy) -> None:
+        job, planned = killed
+        report = job.merge(planned)
+        assert (report.request_counts.completed, report.request_counts.failed) == (16, 4)
+        assert report.output is not None
+        assert (report.output.lines, report.output.bytes) == (16, len(job.published_bytes("results.jsonl")))
+        assert [put_to(s3_proxy, f"{kind}.jsonl") for kind in ("results", "errors", "retry")] == [0, 1, 1]
+        assert job.merge(planned) == report
+
+    def test_what_somebody_else_put_there_is_replaced(self, killed: tuple[JobUnderTest, PlanReport]) -> None:
+        job, planned = killed
+        results = job.published_bytes("results.jsonl")
+        job.place.put(f"{job.place.output_uri}job/results.jsonl", b"x" * len(results))
+        job.merge(planned)
+        assert job.published_bytes("results.jsonl") == results
+
+    def test_under_another_name_it_is_joined_too(self, killed: tuple[JobUnderTest, PlanReport]) -> None:
+        job, planned = killed
+        names = {"results": "answers.jsonl"}
+        renamed = job.with_spec(output={"uri": job.place.output_uri, "names": names})
+        renamed.merge(planned)
+        assert len(renamed.published("answers.jsonl")) == 16
+
+    def test_shards_that_were_done_anew_are_joined_anew(self, killed: tuple[JobUnderTest, PlanReport]) -> None:
+        job, planned = killed
+        store, layout = job.stage().output_store, job.stage().layout.work(planned.fingerprint)
+        store.delete([layout.record(0)])
+        job.work(planned, run_number=2)
+        before = job.published_bytes("results.jsonl")
+        report = job.merge(planned)
+        assert report.request_counts.completed == 16
+        assert job.published_bytes("results.jsonl") != before, "each answer has an id of its own"
+
+
+def put_to(proxy: FaultProxy, name: str) -> int:
+    """How often an object of this name was written."""
+    return sum(
+        request.operation == "PutObject" and request.target.partition("?")[0].endswith(f"/job/{name}")
+        for request in proxy.requests
+    )
 
 
 def folder(job: JobUnderTest) -> Path:

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from batchwright.api.reports import PlanReport
+from batchwright.api.undone import Undone
 from batchwright.batchfile.counts import Usage
 from batchwright.batchfile.plan_record import encode_record
 from batchwright.batchfile.result_line import result_line
 from batchwright.batchfile.shard_record import RESULTS, ShardFile, ShardRecord, Totals
 from batchwright.storage.s3 import S3Store
+from batchwright.worker.merge import merge
 from batchwright.worker.run.stage_run import run
 from batchwright.worker.stage import Stage
 from fixtures.s3 import S3Bucket
@@ -129,6 +131,47 @@ def test_a_shard_costs_two_calls_in_the_plan_that_goes_on_from_an_earlier_batchj
         job.merge(planned)
     assert for_each_shard(*plans) == {"GetObject": 1, "PutObject": 1}
     assert for_each_shard(*runs) == {}, "only the shard with the failure is worked on"
+
+
+class TestClosing:
+    """What is not finished when a batch is stopped."""
+
+    def calls_of(
+        self, job: JobUnderTest, shards: int, begin: Callable[[JobUnderTest, PlanReport], None]
+    ) -> Counter[str]:
+        job = replace(job, name=f"job-{shards}").with_spec(sharding={"linesPerShard": LINES_PER_SHARD})
+        planned = job.input(chat_lines(shards * LINES_PER_SHARD)).plan()
+        begin(job, planned)
+        stage = job.stage()
+        with counting(stage) as calls:
+            merge(stage, fingerprint=planned.fingerprint, undone=Undone.CANCELLED)
+        return calls
+
+    def test_a_shard_that_nobody_began_costs_four_calls_and_three_to_be_merged(self, bucket_job: JobUnderTest) -> None:
+        few, many = (self.calls_of(bucket_job, shards, lambda *_: None) for shards in (FEW, MANY))
+        # Its part of the input; its errors, its retry lines, its record; and these three again.
+        assert for_each_shard(few, many) == {"GetObject": 4, "PutObject": 3}
+        few.subtract({"GetObject": 4 * FEW, "PutObject": 3 * FEW})
+        assert few["ListObjectsV2"] <= 8
+        assert few.total() <= 20, "as a merge, and one listing more"
+
+    def test_a_shard_that_was_begun_costs_its_listing_and_its_segments_too(self, bucket_job: JobUnderTest) -> None:
+        def begin(job: JobUnderTest, planned: PlanReport) -> None:
+            stage = job.stage()
+            layout = stage.layout.work(planned.fingerprint)
+            for shard in range(planned.shards):
+                line = result_line(
+                    request_id=f"batch_req_x_{shard * LINES_PER_SHARD + 1}",
+                    custom_id=f"request-{shard * LINES_PER_SHARD}",
+                    status=200,
+                    server_request_id="s",
+                    body=b"{}",
+                )
+                stage.output_store.write(layout.segment(shard, "a", 0), line + b"\n")
+
+        few, many = (self.calls_of(bucket_job, shards, begin) for shards in (FEW, MANY))
+        # Beside the above: its listing, its segment; its results, to be written and merged.
+        assert for_each_shard(few, many) == {"ListObjectsV2": 1, "GetObject": 6, "PutObject": 4}
 
 
 class TestManyShards:
