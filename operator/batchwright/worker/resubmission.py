@@ -83,12 +83,15 @@ def _find_or_begin(stage: Stage, planned: PlanRecord) -> Generation:
     seed, found = _look_at(stage, layout, decode_record(store.read(layout.plan), PlanRecord))
     if found is not None:
         return found
+    abandoned: list[WorkLayout] = []
     for number in count(latest + 1):
         identity = generation(planned.fingerprint, number)
-        plan = msgspec.structs.replace(planned, fingerprint=identity)
-        begun = _begin(store, stage.layout.work(identity), plan, seed)
+        layout = stage.layout.work(identity)
+        begun = _begin(store, layout, msgspec.structs.replace(planned, fingerprint=identity), seed)
         if begun is not None:
+            _clean(store, abandoned)
             return begun
+        abandoned.append(layout)
     raise AssertionError("unreachable: there is always another generation")
 
 
@@ -102,6 +105,18 @@ def _latest(stage: Stage, base: str) -> int:
         elif number == 1 or find(store, layout.origin) is None:
             break
     return latest
+
+
+def _clean(store: ObjectStore, abandoned: Iterable[WorkLayout]) -> None:
+    """Delete what plans that were killed have left of generations that are passed over: copies of whole results.
+
+    Only the record of the origin stays, since it keeps the number taken.
+    """
+    for layout in abandoned:
+        store.abort_uploads(layout.prefix, lambda _: True)
+        prefixes = (layout.earlier, layout.records, layout.segments)
+        for failure in store.delete(info.key for prefix in prefixes for info in store.list(prefix)):
+            logger.warning("%s stays: %s", failure.key, failure.reason)
 
 
 def _look_at(stage: Stage, layout: WorkLayout, plan: PlanRecord) -> tuple[Seed | None, Generation | None]:

@@ -66,9 +66,9 @@ def is_exact(job: JobUnderTest, report: MergeReport, lines: Iterable[dict[str, A
     return True
 
 
-def work_objects(job: JobUnderTest, planned: PlanReport) -> set[str]:
+def work_objects(job: JobUnderTest, fingerprint: str) -> set[str]:
     store = job.stage().output_store
-    prefix = job.stage().layout.work(planned.fingerprint).prefix
+    prefix = job.stage().layout.work(fingerprint).prefix
     return {info.key.removeprefix(prefix).partition("/")[0] for info in store.list(prefix)}
 
 
@@ -101,7 +101,7 @@ def test_what_may_succeed_now_is_sent_again_and_nothing_else(
     assert report.request_counts.completed == again.reused.completed + 2
     assert {name for name, times in sent(stub).items() if times > 1} == {"id-5", "id-8"}
     kept = {"plan.json", "origin.json", "records", "claims", "workers", "summary.json"}
-    assert work_objects(job, again) == kept
+    assert work_objects(job, again.fingerprint) == kept
     assert job.merge(again) == report
 
 
@@ -176,7 +176,7 @@ def test_a_stop_that_was_never_published_is_taken_back(failing: JobUnderTest, st
         merge(job.stage(), fingerprint=planned.fingerprint, undone=Undone.EXPIRED, progressed=killed)
     again = job.plan()
     assert again.fingerprint == planned.fingerprint
-    job.work(again, run_number=2)
+    job.work(again)
     report = job.merge(again)
     assert is_exact(job, report)
     assert report.error_codes == {"400": 2, "500": 2}
@@ -339,7 +339,7 @@ class TestKilledPlan:
         """The results are gone by the next plan, which even cuts the input into other shards."""
         lines = [chat_line(f"id-{n}", "status=500" if n == 0 else None) for n in range(12)]
         job = failing.with_spec(sharding={"parallelism": 2}).input(lines)
-        generations = set()
+        generations, left = set(), set()
         for writes in itertools.count():
             job = replace(job, name=f"killed-after-{writes}")
             job.complete()
@@ -349,10 +349,13 @@ class TestKilledPlan:
             planned = job.with_spec(sharding={"parallelism": 3}).plan()
             assert (planned.reused, planned.shards) == (None, 3), f"killed after {writes} writes"
             generations.add(planned.fingerprint[16:])
+            if planned.fingerprint.endswith("-3"):
+                left |= work_objects(job, f"{planned.fingerprint[:16]}-2")
             job.work(planned)
             assert is_exact(job, job.merge(planned), lines)
         assert writes > 7
         assert generations == {"-2", "-3"}, "one that was half seeded is left alone"
+        assert left == {"origin.json"}, "and the copies in it are deleted"
 
 
 def test_two_plans_at_once(failing: JobUnderTest, stub: StubProcess) -> None:

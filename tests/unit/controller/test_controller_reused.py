@@ -32,7 +32,12 @@ def test_it_is_in_the_status_once_the_plan_is_done() -> None:
     assert status.shards == ShardCounts(total=4, completed=2)
     assert (status.usage, status.finish_reasons) == (REUSED.usage, REUSED.finish_reasons)
     assert status.progress == "3000/4000"
-    assert status.message == f"Running with 4 workers. {SENTENCE}"
+    assert status.message == f"Running with 2 workers. {SENTENCE}", "no worker for a shard that stands"
+
+
+def test_where_everything_stands_one_worker_finds_it_so() -> None:
+    everything = Reused(completed=3990, failed=10, shards=4)
+    assert status_of(planned(everything)).parallelism == 1
 
 
 def test_nothing_is_said_of_it_where_nothing_stands() -> None:

@@ -69,7 +69,9 @@ def counted(observed: Observed) -> dict[str, object]:
 
 
 def _shards(observed: Observed) -> int:
-    return observed.status.shards.total if observed.status.shards else 1
+    """Shards that are to be worked on."""
+    shards, reused = observed.status.shards, observed.status.reused
+    return (shards.total if shards else 1) - (reused.shards if reused else 0)
 
 
 def _actions(
