@@ -20,6 +20,7 @@ PREFIX = "out/nightly/.batchwright/0123456789abcdef/"
         (WORK.summary, PREFIX + "summary.json"),
         (WORK.claim(1, 7), PREFIX + "claims/1/000007"),
         (WORK.record(7), PREFIX + "records/000007.json"),
+        (WORK.joined, PREFIX + "records/joined.json"),
         (WORK.segment(7, "x", 12), PREFIX + "segments/000007/x-000012.jsonl"),
         (WORK.opening(7, 2, "x"), PREFIX + "segments/000007/opened-000002-x.json"),
         (WORK.origin, PREFIX + "origin.json"),
@@ -37,6 +38,7 @@ def test_keys_of_a_format_are_fixed(key: str, expected: str) -> None:
 def test_a_shard_is_found_in_its_keys(shard: int) -> None:
     assert WORK.shard_of_claim(WORK.claim(2, shard), 2) == shard
     assert WORK.shard_of_record(WORK.record(shard)) == shard
+    assert WORK.shard_of_record(WORK.joined) is None
     assert WORK.shard_of_segment(WORK.segment(shard, "x-1", 3)) == shard
     assert WORK.shard_of_file(WORK.shard_file(shard, "x", "errors")) == shard
     assert WORK.shard_of_opening(WORK.opening(shard, 3, "x-1")) == shard
