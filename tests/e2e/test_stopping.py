@@ -17,13 +17,15 @@ SLOW = {"requests": {"maxConcurrency": 8, "concurrency": "Fixed", "timeout": "10
 """Two workers with eight requests of half a second in flight each: the whole would take 40 s."""
 
 
-def begun(quickstart: Quickstart, prefix: str, answers: str = "delay=0.5", **spec: Any) -> tuple[str, list[str]]:
+def begun(
+    quickstart: Quickstart, prefix: str, answers: str = "delay=0.5", some: int = SOME, **spec: Any
+) -> tuple[str, list[str]]:
     """A BatchJob that is sending requests, and the ids of its input."""
     name = quickstart.name(prefix)
     ids = [f"{name}-{number}" for number in range(LINES)]
     quickstart.switch(requests=answers)
     quickstart.apply(name, quickstart.put(f"in/{name}.jsonl", [chat_line(i) for i in ids]), **SLOW | spec)
-    quickstart.wait_arrivals(SOME)
+    quickstart.wait_arrivals(some)
     return name, ids
 
 
@@ -134,7 +136,8 @@ def test_suspended_nothing_arrives_and_resumed_it_completes(quickstart: Quicksta
 
 
 def test_more_failures_than_allowed_stop_the_work(quickstart: Quickstart) -> None:
-    name, ids = begun(quickstart, "failures", "delay=0.5,status=400", requests=SLOW["requests"] | {"maxFailures": "1%"})
+    requests = SLOW["requests"] | {"maxFailures": "1%"}
+    name, ids = begun(quickstart, "failures", "delay=0.5,status=400", some=1, requests=requests)
     job = quickstart.wait(name, "failed", seconds=120)
     status = job["status"]
     failed = condition(job, "Failed")
