@@ -60,6 +60,9 @@ class LineQueue(Generic[L]):
 
     async def take(self, gate: Gate) -> tuple[L, Pass] | None:
         """The next line and its pass, once it may be sent; None: there will be none."""
+        if self._lines and (admitted := gate.enter_at_once()) is not None:
+            admitted.task = asyncio.current_task()
+            return self._next(), admitted
         if self._stopped or not self.left:
             return None
         turn: asyncio.Future[tuple[L, Pass] | None] = asyncio.get_running_loop().create_future()
@@ -85,12 +88,15 @@ class LineQueue(Generic[L]):
 
     def let_in(self, admitted: Pass) -> None:
         """See `gate.Untried`."""
-        turn, line = self._idle.pop(), self._lines.popleft()
-        turn.set_result((line, admitted))
+        self._idle.pop().set_result((self._next(), admitted))
+
+    def _next(self) -> L:
+        line = self._lines.popleft()
         if self._feeder is not None and 2 * len(self._lines) <= self._size:
             self._wake_feeder()
         if self._ended and not self._lines:
             self._dismiss()
+        return line
 
     def end(self) -> None:
         """There will be no more lines."""

@@ -130,12 +130,17 @@ class Gate:
         Raises:
             Stopping: the worker leaves.
         """
-        if self._free and not self._waiting and not losses and self.in_flight < self.limit.limit:
-            admitted = self._admit(trial=False)
-        else:
+        admitted = None if losses else self.enter_at_once()
+        if admitted is None:
             admitted = await self._turn(losses)
         admitted.task = asyncio.current_task()
         return admitted
+
+    def enter_at_once(self) -> Pass | None:
+        """Come in without waiting, where nobody else waits and there is room; else None."""
+        if self._free and not self._waiting and self.in_flight < self.limit.limit:
+            return self._admit(trial=False)
+        return None
 
     async def _turn(self, losses: int) -> Pass:
         if self._stopped:
@@ -208,8 +213,8 @@ class Gate:
             self.update()
             if self._unsettled:
                 self._settle_all()
-        elif self._waiting:
-            self.let_in()
+        elif self._waiting or self.in_flight + 1 < self.limit.limit:
+            self.let_in()  # where there is but the place of the one who leaves, he comes back for it with the next line
 
     async def charges(self, admitted: Pass) -> bool:
         """Whether the failure of a try counts against its line: see Availability.settles. Waits until that can be told.

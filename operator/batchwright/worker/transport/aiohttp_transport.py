@@ -18,6 +18,7 @@ from yarl import URL
 from batchwright.worker.transport.addresses import PinnedResolver
 from batchwright.worker.transport.answer_body import BUFFER_BYTES, AnswerBodies
 from batchwright.worker.transport.connection_age import response_class
+from batchwright.worker.transport.deadlines import Deadlines
 from batchwright.worker.transport.endpoints import Address
 from batchwright.worker.transport.errors import (
     AnswerTimeout,
@@ -82,6 +83,7 @@ class AiohttpTransport:
         )
         self._post_bodies = bodies or AnswerBodies(settings.max_answer_bytes)
         self._get_bodies = AnswerBodies(settings.max_answer_bytes)
+        self._deadlines = Deadlines()
         # It takes few distinct values, and making one costs as much as a tenth of a request.
         self._url = lru_cache(maxsize=256)(lambda path: URL(settings.url(path), encoded=True))
 
@@ -140,7 +142,7 @@ class AiohttpTransport:
         self, request: Awaitable[aiohttp.ClientResponse], seconds: float, bodies: AnswerBodies
     ) -> Answer:
         try:
-            async with asyncio.timeout(seconds) as deadline:
+            with self._deadlines.within(seconds) as deadline:
                 response = await request
                 body = await bodies.read(response, deadline)
         except (aiohttp.ClientError, OSError) as error:

@@ -1,12 +1,12 @@
 """Reading the body of an answer, within the limit of one and the budget of all."""
 
-import asyncio
 from typing import Final
 
 import aiohttp
 from aiohttp import hdrs
 
 from batchwright.worker.transport.answer_budget import AnswerBudget, Holding
+from batchwright.worker.transport.deadlines import Deadline
 from batchwright.worker.transport.errors import AnswerTooLarge
 
 FREE_BYTES: Final = 16 * 1024
@@ -29,7 +29,7 @@ class AnswerBodies:
         self._max_bytes = max_bytes
         self._budget = budget or AnswerBudget()
 
-    async def read(self, response: aiohttp.ClientResponse, deadline: asyncio.Timeout) -> bytes:
+    async def read(self, response: aiohttp.ClientResponse, deadline: Deadline) -> bytes:
         """The whole body. While it waits for the budget, the deadline stands still: what holds it up is no fault of the
         server's, and ends as the answers before it do, which have deadlines of their own.
 
@@ -54,9 +54,7 @@ class AnswerBodies:
             response.close()
             raise
 
-    async def _read_in_pieces(
-        self, content: aiohttp.StreamReader, holding: Holding, deadline: asyncio.Timeout
-    ) -> bytes:
+    async def _read_in_pieces(self, content: aiohttp.StreamReader, holding: Holding, deadline: Deadline) -> bytes:
         """Read a body whose size the headers don't tell: sent in chunks, or compressed."""
         body = bytearray()
         async for piece in content.iter_any():
@@ -71,15 +69,11 @@ class AnswerBodies:
             raise AnswerTooLarge(f"the answer has {size} bytes {or_more}and the limit is {self._max_bytes}")
 
 
-async def _take(holding: Holding, size: int, deadline: asyncio.Timeout) -> None:
+async def _take(holding: Holding, size: int, deadline: Deadline) -> None:
     if holding.take_at_once(size):
         return
-    end = deadline.when()
-    assert end is not None
-    loop = asyncio.get_running_loop()
-    stopped_at = loop.time()
-    deadline.reschedule(None)
+    deadline.stand_still()
     try:
         await holding.wait(size)
     finally:
-        deadline.reschedule(end + loop.time() - stopped_at)
+        deadline.go_on()
