@@ -1,403 +1,318 @@
-"""`reconcile` over random histories, against a small model of the API server, the Job controller and the kubelet.
+"""BatchJobs through random histories, in a cluster in memory with the real controller over it.
 
-Whatever happened before: applied twice it plans nothing new, an end is final, counts never fall, and once the world
-behaves again, the BatchJob ends.
+Whatever happened before: applied twice `reconcile` plans nothing new, an end is final, counts never fall, no finished
+line is done again, and once the world behaves, the BatchJob ends, with each line published once. What must hold at
+every write stands in fixtures/world/laws.py, what at the end in fixtures/world/ending.py.
 """
 
-from dataclasses import replace
-from datetime import timedelta
+import os
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from batchwright.api.batchjob import BatchJobSpec
-from batchwright.api.conditions import Phase, Reason
+from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import ExitCode
-from batchwright.api.reports import (
-    FailureReport,
-    InterruptedReport,
-    MergeReport,
-    PlanReport,
-    Progress,
-    Report,
-    ShardsMissingReport,
-)
-from batchwright.api.status import BatchJobStatus, RequestCounts, Usage
-from batchwright.controller.core import conditions, counts, new_status, running
-from batchwright.controller.core.observed import (
-    ConfigMapView,
-    JobEnd,
-    JobView,
-    Observed,
-    PodView,
-    Refusal,
-    Sample,
-    Stage,
-    Termination,
-    Waiting,
-)
-from batchwright.controller.core.parsing import parse_jobs
-from batchwright.controller.core.plan_of_actions import (
-    CreateConfigMap,
-    CreateJob,
-    DeleteJob,
-    MarkPodFailed,
-    Plan,
-    SuspendJob,
-    UpdateConfigMap,
-)
-from batchwright.controller.core.reconcile import reconcile
-from batchwright.controller.settings import Settings
-from builders import IDENTITY, NOW, spec_of
+from batchwright.controller.core.plan_of_actions import DeleteJob, MarkPodFailed
+from fixtures.world.api_server import KINDS, Raw
+from fixtures.world.cluster import NODES
+from fixtures.world.ending import run_to_the_end
+from fixtures.world.object_store import LINES
+from fixtures.world.operator import Trouble
+from fixtures.world.workers import failure
+from fixtures.world.world import NAME, World
 
-SETTINGS = Settings()
-LINES, SHARDS = 400, 4
+LENGTH = int(os.environ.get("BATCHWRIGHT_HISTORIES", "1"))
+"""How many times the usual number of histories: `make chaos` asks for more."""
 numbers = st.integers(0, 2**16)
-
-Ending = tuple[int, Report | None]
-
-
-def endings(stage: Stage, run: int, index: int) -> st.SearchStrategy[Ending]:
-    """How a worker's container may end, with its report."""
-    transient = FailureReport(reason=Reason.STORAGE_UNREACHABLE, final=False, message="no route")
-    away = FailureReport(reason=Reason.SERVER_UNREACHABLE, final=False, message="refused")
-    any_stage: list[Ending] = [
-        (1, None),
-        (1, transient),
-        *([(1, away)] if stage is Stage.PLAN else []),
-        (10, InterruptedReport()),
-        (137, None),
-        (21, FailureReport(reason=Reason.STORAGE_ACCESS_DENIED, message="s3:GetObject")),
+seldom = st.sampled_from([False, False, False, True])
+"""For what ends everything: most of a history should have something to happen to."""
+lags = st.fixed_dictionaries({kind: st.integers(0, 12) for kind in KINDS if kind not in ("nodes", "events")})
+endings = st.sampled_from(
+    [
+        (137, None, "OOMKilled"),
+        (1, None, "Error"),
+        (0, None, "Completed"),  # such as a pod that was preempted just then
+        (*failure(ExitCode.UNEXPECTED, Reason.STORAGE_UNREACHABLE, final=False), "Error"),
+        (*failure(ExitCode.INPUT_CHANGED, Reason.INPUT_CHANGED), "Error"),
     ]
-    good: dict[Stage, Ending] = {
-        Stage.PLAN: (0, PlanReport(fingerprint="f", plan_uri="s3://b/p", lines=LINES, shards=SHARDS, endpoint="/v1/x")),
-        Stage.RUN: (0, Progress(index=index, run=run, completed=LINES // SHARDS, shards_completed=1)),
-        Stage.MERGE: (1, ShardsMissingReport(count=1, shards="2")),
-    }
-    return st.sampled_from([*any_stage, (0, None), good[stage]])
-
-
-class World:
-    """The cluster as far as one BatchJob is concerned, and what its loop remembers."""
-
-    def __init__(self, spec: dict[str, Any]) -> None:
-        self.identity = IDENTITY
-        self.spec = spec
-        self.status = BatchJobStatus()
-        self.now = NOW
-        self.config_map: ConfigMapView | None = None
-        self.jobs: dict[str, JobView] = {}
-        self.pods: dict[str, PodView] = {}
-        self.progress: tuple[Progress, ...] = ()
-        self.samples: tuple[Sample, ...] = ()
-        self.refusals: tuple[Refusal, ...] = ()
-        self.last_status_write = None
-        self.serial = 0
-
-    def observed(self) -> Observed:
-        return Observed(
-            identity=self.identity,
-            spec=BatchJobSpec.model_validate(self.spec),
-            status=self.status,
-            config_map=self.config_map,
-            jobs=tuple(self.jobs.values()),
-            pods=tuple(self.pods.values()),
-            progress=self.progress,
-            samples=self.samples,
-            refusals=self.refusals,
-            nodes_ready={"node": False},
-            last_status_write=self.last_status_write,
-            cluster="c",
-        )
-
-    def new_uid(self) -> str:
-        self.serial += 1
-        return f"uid-{self.serial}"
-
-    def apply(self, plan: Plan) -> None:
-        for action in plan.actions:
-            match action:
-                case CreateConfigMap(manifest):
-                    self.config_map = ConfigMapView(manifest["metadata"]["name"], self.new_uid(), manifest["data"])
-                case UpdateConfigMap(name, uid, data):
-                    self.config_map = ConfigMapView(name, uid, data)
-                case CreateJob(manifest):
-                    self.create_job(manifest)
-                case SuspendJob(name, _, suspended):
-                    self.jobs[name] = replace(self.jobs[name], suspended=suspended, suspended_by_us=suspended)
-                case DeleteJob(name, _):
-                    self.jobs[name] = replace(self.jobs[name], deleting=True)
-                case MarkPodFailed(name, _, _):
-                    self.pods[name] = replace(self.pods[name], phase="Failed")
-        if plan.status is not None:
-            # As the API server gives it back.
-            self.status = BatchJobStatus.model_validate(new_status.as_written(plan.status))
-            self.last_status_write = self.now
-
-    def create_job(self, manifest: dict[str, Any]) -> None:
-        name = manifest["metadata"]["name"]
-        assert name not in self.jobs, f"{name} is created although it is there"
-        stored = {**manifest, "metadata": {**manifest["metadata"], "uid": self.new_uid()}}
-        (job,) = parse_jobs([stored])
-        self.jobs[name] = replace(job, created_at=self.now)
-
-    def start_pod(self, job: JobView, index: int) -> None:
-        uid = self.new_uid()
-        self.pods[uid] = PodView(uid, uid, job.uid, job.stage, job.run, "Pending", self.now, index=index, node="node")
-
-    def end_pod(self, uid: str, code: int, report: Report | None) -> None:
-        phase = "Failed" if code else "Succeeded"
-        termination = Termination(code, self.now, "", report)
-        self.pods[uid] = replace(
-            self.pods[uid], phase=phase, started_at=self.now, waiting=None, termination=termination
-        )
-        if isinstance(report, Progress):
-            self.progress = counts.latest_of_each_worker((*self.progress, report))
-
-    def good_report(self, pod: PodView) -> Report:
-        match pod.stage:
-            case Stage.PLAN:
-                return PlanReport(fingerprint="f", plan_uri="", lines=LINES, shards=SHARDS, endpoint="/v1/x")
-            case Stage.RUN:
-                return Progress(index=pod.index or 0, run=pod.run, completed=LINES // SHARDS, shards_completed=1)
-            case _:
-                done = self.status.request_counts or RequestCounts()
-                exact = RequestCounts(total=LINES, completed=LINES - done.failed, failed=done.failed)
-                return MergeReport(request_counts=exact, usage=Usage())
-
-
-def unobserved(status: BatchJobStatus) -> BatchJobStatus:
-    """The status without the generation that it is of, which alone may change after the end."""
-    conditions = [item.model_copy(update={"observed_generation": 0}) for item in status.conditions or []]
-    return status.model_copy(update={"observed_generation": 0, "conditions": conditions})
+)
 
 
 class Histories(RuleBasedStateMachine):
-    """Random things happen to the children; between them the controller looks, now and then."""
+    """Random things happen; between them an operator looks, now and then."""
+
+    world: World
 
     @initialize(
-        parallelism=st.integers(1, 3),
-        window=st.sampled_from([None, "1h"]),
-        queue=st.sampled_from([None, "batch"]),
+        given=st.fixed_dictionaries(
+            {"sharding": st.fixed_dictionaries({"parallelism": st.integers(1, 3)})},
+            optional={"completionWindow": st.just("1h"), "queueName": st.just("batch")},
+        ),
+        outcomes=st.dictionaries(st.integers(0, LINES - 1), st.sampled_from(["400", "500"]), max_size=4),
+        earlier=st.sampled_from([None, None, "ends", "is cancelled", "is deleted"]),
         rounds=st.integers(0, 7),
     )
-    def create(self, parallelism: int, window: str | None, queue: str | None, rounds: int) -> None:
-        """Histories begin at any stage: chance alone would seldom get past the plan."""
-        spec = spec_of(sharding={"parallelism": parallelism}, completionWindow=window, queueName=queue)
-        self.world = World(spec)
+    def begin(self, given: dict[str, Any], outcomes: dict[int, str], earlier: str | None, rounds: int) -> None:
+        """Histories begin at any stage, maybe after an earlier BatchJob: chance alone would seldom get far."""
+        self.world = World(given)
+        self.world.server.outcomes = outcomes
+        if earlier is not None:
+            self.an_earlier_one(earlier)
+            self.world.apply(given)
         for _ in range(rounds):
-            self.all_goes_well_for_a_while()
+            self.all_goes_well_for_a_while(2)
+
+    def an_earlier_one(self, end: str) -> None:
+        """A BatchJob of the same name and input that is gone by now."""
+        for number in range(9):
+            self.all_goes_well_for_a_while(2)
+            if number == 4 and end == "is cancelled":
+                self.world.change(cancel=True)
+            if number == 4 and end == "is deleted":
+                break
+        self.delete()
+
+    # The operators
+
+    @rule(woken=st.sampled_from([True, True, True, False]))
+    def an_operator_looks(self, woken: bool) -> None:
+        look = self.world.look(woken=woken)
+        if look.plan is None or not look.carried_out or not woken:
+            return
+        disturbing = any(isinstance(action, DeleteJob | MarkPodFailed) for action in look.plan.actions)
+        if self.world.batchjob() is not None and not disturbing and not self.world.is_blocked(look.plan):
+            again = self.world.operators[0].decide(NAME, self.world.now)
+            assert again.changes_nothing, f"a second look has more to do: {again}"
+
+    @rule(seen=lags, number=st.integers(0, 1))
+    def an_operator_sees_the_past(self, seen: dict[str, int], number: int) -> None:
+        self.world.look(number, Trouble(lags=seen))
+
+    @rule(number=st.sampled_from([0, 0, 1]), woken=st.booleans())
+    def another_operator_looks(self, number: int, woken: bool) -> None:
+        self.world.look(number, woken=woken)
+
+    @rule(writes=st.integers(0, 3))
+    def an_operator_dies_while_it_acts(self, writes: int) -> None:
+        self.world.look(trouble=Trouble(writes=writes))
+
+    @rule(number=st.integers(1, 3))
+    def an_answer_is_lost(self, number: int) -> None:
+        self.world.look(trouble=Trouble(lost_answer=number))
 
     @rule()
-    def all_goes_well_for_a_while(self) -> None:
-        self.look()
-        self.everything_goes_well()
-
-    # The controller
+    def the_api_server_is_away(self) -> None:
+        self.world.look(trouble=Trouble(away=True))
 
     @rule()
-    def look(self) -> None:
-        before = self.world.status
-        self.world.apply(reconcile(self.world.observed(), self.world.now, SETTINGS))
-        again = reconcile(self.world.observed(), self.world.now, SETTINGS)
-        assert again.changes_nothing, again
-        self.check_change(before, self.world.status)
-        if self.world.spec.get("cancel") and not conditions.is_finished(before):
-            over = running.is_over(self.world.observed())
-            assert over or self.world.status.phase in (Phase.CANCELLING, Phase.CANCELLED, Phase.EXPIRED), (
-                "a cancel waits for nothing"
-            )
-
-    def check_change(self, before: BatchJobStatus, after: BatchJobStatus) -> None:
-        old, new = before.request_counts, after.request_counts
-        if old is not None:
-            assert new is not None
-            assert new.completed >= old.completed
-            assert new.failed >= old.failed
-            assert new.completed + new.failed <= new.total
-        for condition in after.conditions or []:
-            known = next((item for item in before.conditions or [] if item.type == condition.type), None)
-            if known is not None and known.status == condition.status:
-                assert condition.last_transition_time == known.last_transition_time
-        if conditions.is_finished(before):
-            assert unobserved(after) == unobserved(before)
-        if conditions.is_finished(after):
-            assert after.phase in (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED, Phase.EXPIRED)
-            assert not conditions.is_true(after, conditions.ConditionType.RECONCILING)
-        end = conditions.find(after, conditions.ConditionType.FAILED)
-        assert end is None or end.reason != Reason.SERVER_UNREACHABLE, "a server that is away is waited for"
+    def an_operator_restarts(self) -> None:
+        self.world.operators[0].restart()
 
     # The cluster
 
-    def pick_job(self, number: int) -> JobView | None:
-        jobs = [job for job in self.world.jobs.values() if job.end is None and not job.deleting]
-        return jobs[number % len(jobs)] if jobs else None
+    @rule(amount=st.sampled_from([2, 4, 100]))
+    def all_goes_well_for_a_while(self, amount: int) -> None:
+        self.world.look()
+        self.world.pass_time(seconds=15)
+        self.world.all_goes_well(amount)
 
-    def pick_pod(self, number: int) -> str | None:
-        pods = [uid for uid, pod in self.world.pods.items() if not pod.finished]
-        return pods[number % len(pods)] if pods else None
-
-    @rule(number=numbers)
-    def a_pod_is_created(self, number: int) -> None:
-        job = self.pick_job(number)
-        if job is not None and not job.suspended:
-            self.world.start_pod(job, number % job.completions)
-
-    @rule(number=numbers, reason=st.sampled_from(["", "ImagePullBackOff", "CreateContainerConfigError"]))
-    def a_pod_starts_or_does_not(self, number: int, reason: str) -> None:
-        uid = self.pick_pod(number)
-        if uid is None:
-            return
-        pod = self.world.pods[uid]
-        if reason and not pod.started:
-            self.world.pods[uid] = replace(pod, waiting=Waiting(reason, "why"))
-        else:
-            self.world.pods[uid] = replace(
-                pod, phase="Running", started_at=self.world.now, waiting=None, ready=number % 2 == 0
-            )
-
-    @rule(number=numbers, data=st.data())
-    def a_pod_ends(self, number: int, data: st.DataObject) -> None:
-        uid = self.pick_pod(number)
-        if uid is not None:
-            pod = self.world.pods[uid]
-            code, report = data.draw(endings(pod.stage, pod.run, pod.index or 0))
-            self.world.end_pod(uid, code, report)
-
-    @rule(number=numbers)
-    def a_pod_vanishes(self, number: int) -> None:
-        uids = list(self.world.pods)
-        if uids:
-            del self.world.pods[uids[number % len(uids)]]
-
-    @rule(number=numbers)
-    def a_node_is_lost(self, number: int) -> None:
-        uid = self.pick_pod(number)
-        if uid is not None:
-            self.world.pods[uid] = replace(self.world.pods[uid], delete_by=self.world.now)
-
-    @rule(number=numbers, succeeded=st.booleans())
-    def a_job_ends(self, number: int, succeeded: bool) -> None:
-        job = self.pick_job(number)
-        if job is not None:
-            end = JobEnd(succeeded, self.world.now, "" if succeeded else "BackoffLimitExceeded")
-            self.world.jobs[job.name] = replace(job, end=end)
-
-    @rule(number=numbers)
-    def a_person_deletes_a_job(self, number: int) -> None:
-        names = list(self.world.jobs)
-        if names:
-            name = names[number % len(names)]
-            self.world.jobs[name] = replace(self.world.jobs[name], deleting=True)
+    @rule(amount=st.integers(1, 3))
+    def workers_work(self, amount: int) -> None:
+        self.world.work(amount)
 
     @rule()
-    def deleted_jobs_are_gone(self) -> None:
-        for name, job in list(self.world.jobs.items()):
-            if job.deleting:
-                del self.world.jobs[name]
-                self.world.pods = {uid: pod for uid, pod in self.world.pods.items() if pod.job_uid != job.uid}
+    def controllers_look(self) -> None:
+        self.world.sync()
+
+    @rule()
+    def pods_start(self) -> None:
+        self.world.start_pods()
+
+    @rule(number=numbers, reason=st.sampled_from(["Unschedulable", "ImagePullBackOff", "CreateContainerConfigError"]))
+    def a_pod_does_not_start(self, number: int, reason: str) -> None:
+        pod = _pick(self.world.cluster.living(), number)
+        if pod is not None:
+            self.world.cluster.does_not_start(pod, NODES[number % 2], reason)
+
+    @rule(number=numbers, ending=endings, everywhere=st.booleans())
+    def a_container_dies(self, number: int, ending: tuple[int, Any, str], everywhere: bool) -> None:
+        running = self.world.cluster.running()
+        pod = _pick(running, number)
+        code, report, reason = ending
+        for dying in running if everywhere else [pod] if pod is not None else []:
+            self.world.cluster.fail(dying, (code, report), self.world.now, reason)
+
+    @rule(ending=endings, times=st.integers(2, 8))
+    def containers_die_again_and_again(self, ending: tuple[int, Any, str], times: int) -> None:
+        for _ in range(times):
+            self.world.pass_time(minutes=10)
+            self.world.sync()
+            self.world.start_pods()
+            self.a_container_dies(0, ending, everywhere=True)
+            self.world.sync()
+
+    @rule(number=numbers)
+    def a_pod_is_evicted(self, number: int) -> None:
+        pod = _pick(self.world.cluster.living(), number)
+        if pod is not None:
+            self.world.cluster.disrupt(pod)
+
+    @rule(number=numbers)
+    def a_pod_is_deleted(self, number: int) -> None:
+        """By a person, or, if it has ended, by the collector of finished pods."""
+        pod = _pick(list(self.world.api.all("pods").values()), number)
+        if pod is not None:
+            self.world.api.delete("pods", pod["metadata"]["name"])
+
+    @rule(number=numbers, foreground=st.booleans())
+    def a_job_is_deleted(self, number: int, foreground: bool) -> None:
+        job = _pick(list(self.world.api.all("jobs").values()), number)
+        if job is not None:
+            self.world.api.delete("jobs", job["metadata"]["name"], foreground=foreground)
+
+    @rule()
+    def jobs_end_and_vanish_unseen(self) -> None:
+        """The operator is down, and somebody tidies up meanwhile."""
+        for _ in range(3):
+            self.world.pass_time(seconds=20)
+            self.world.all_goes_well(4)
+        for name, job in list(self.world.api.all("jobs").items()):
+            if job.get("status", {}).get("conditions"):
+                self.world.api.delete("jobs", name)
+        self.world.sync()
+
+    @rule(number=st.integers(0, 1), dead=st.booleans())
+    def a_node_is_lost(self, number: int, dead: bool) -> None:
+        self.world.clear = False
+        self.world.cluster.lose_node(NODES[number], self.world.now, dead=dead)
+
+    @rule()
+    def nodes_are_heard_again(self) -> None:
+        self.world.cluster.heal_nodes()
 
     @rule()
     def the_configuration_is_deleted(self) -> None:
-        self.world.config_map = None
+        for name in list(self.world.api.all("configmaps")):
+            self.world.api.delete("configmaps", name)
 
-    @rule(
-        index=st.integers(0, 2),
-        run=st.integers(1, 3),
-        completed=st.integers(0, 500),
-        failed=st.integers(0, 50),
-        available=st.booleans(),
-    )
-    def a_worker_reports(self, index: int, run: int, completed: int, failed: int, available: bool) -> None:
-        if self.world.status.phase is Phase.IN_PROGRESS:
-            report = Progress(index=index, run=run, completed=completed, failed=failed, server_available=available)
-            self.world.progress = counts.latest_of_each_worker((*self.world.progress, report))
-            self.world.samples = (*self.world.samples[-5:], Sample(self.world.now, completed + failed))
+    @rule(kind=st.sampled_from(["jobs", "configmaps", "pods", "", ""]))
+    def admission_refuses_something_or_nothing(self, kind: str) -> None:
+        self.world.api.refusal = {kind: "exceeded quota"} if kind in ("jobs", "configmaps") else {}
+        self.world.jobs.refusal = "exceeded quota" if kind == "pods" else ""
 
-    @rule()
-    def the_operator_restarts(self) -> None:
-        self.look()
-        self.world.progress, self.world.samples, self.world.last_status_write = (), (), None
-        self.look()
+    @rule(state=st.sampled_from(["there", "there", "away", "refuses"]))
+    def the_model_server_is(self, state: str) -> None:
+        self.world.server.away, self.world.server.refuses = state == "away", state == "refuses"
 
-    @rule(message=st.sampled_from(["", "exceeded quota"]))
-    def a_creation_is_refused(self, message: str) -> None:
-        self.world.refusals = (Refusal("Job x", message, self.world.now),) if message else ()
+    @rule(refuses=st.booleans())
+    def the_store_refuses(self, refuses: bool) -> None:
+        self.world.store.refuses = refuses
 
     @rule(seconds=st.sampled_from([1, 20, 200, 1800]))
     def time_passes(self, seconds: int) -> None:
-        self.world.now += timedelta(seconds=seconds)
+        self.world.pass_time(seconds=seconds)
 
-    # The user
+    # People
 
     @rule(suspend=st.booleans())
     def the_user_suspends_or_resumes(self, suspend: bool) -> None:
-        self.change_spec(suspend=suspend)
+        self.world.change(suspend=suspend)
 
     @rule(image=st.sampled_from(["a:1", "b:1"]))
     def the_user_changes_the_image(self, image: str) -> None:
-        self.change_spec(worker={"image": image})
+        self.world.change(worker={"image": image})
 
-    @precondition(lambda self: self.world.serial > 5)
-    @rule()
-    def the_user_cancels(self) -> None:
-        self.change_spec(cancel=True)
+    @rule(parallelism=st.integers(1, 4))
+    def the_user_changes_the_number_of_workers(self, parallelism: int) -> None:
+        self.world.change(sharding={"parallelism": parallelism})
 
-    def change_spec(self, **changes: Any) -> None:
-        self.world.spec = self.world.spec | changes
-        self.world.identity = replace(self.world.identity, generation=self.world.identity.generation + 1)
+    @rule(window=st.sampled_from([None, None, "10m", "1h", "24h"]))
+    def the_user_changes_the_window(self, window: str | None) -> None:
+        self.world.change(completionWindow=window)
 
-    @precondition(lambda self: self.world.status.fingerprint is not None)
+    @rule(bound=st.sampled_from([None, 0, 2, "25%"]))
+    def the_user_bounds_the_failures(self, bound: int | str | None) -> None:
+        self.world.change(requests={"maxFailures": bound})
+
+    @rule(really=seldom)
+    def the_user_cancels(self, really: bool) -> None:
+        if really:
+            self.world.change(cancel=True)
+
     @rule(usable=st.booleans())
     def the_user_breaks_or_mends_the_spec(self, usable: bool) -> None:
         """A volume of a name that is the operator's own passes the CRD's schema."""
         volumes = [] if usable else [{"name": "batchwright-job", "emptyDir": {}}]
-        self.change_spec(worker={"volumes": volumes})
+        self.world.change(worker={"volumes": volumes})
 
-    # What must hold at all times
+    @rule(seconds=st.sampled_from([None, None, 0, 3600]))
+    def the_user_sets_a_ttl(self, seconds: int | None) -> None:
+        self.world.change(ttlSecondsAfterFinished=seconds)
+
+    @rule()
+    def finished_batchjobs_are_swept(self) -> None:
+        self.world.operators[0].sweep(self.world.now)
+
+    def delete(self, *, foreground: bool = False) -> None:
+        if self.world.batchjob() is not None:
+            self.world.api.delete("batchjobs", NAME, foreground=foreground)
+        self.world.sync()
+        self.world.look()
+        if foreground:
+            for _ in range(3):
+                self.world.sync()
+
+    @rule(foreground=st.booleans(), really=seldom)
+    def the_user_deletes_it(self, foreground: bool, really: bool) -> None:
+        if really:
+            self.delete(foreground=foreground)
+
+    @rule(
+        resume=st.sampled_from([None, None, None, "Never"]),
+        parallelism=st.integers(1, 3),
+        new_input=seldom,
+        replaces=seldom,
+    )
+    def the_user_applies_it_anew(self, resume: str | None, parallelism: int, new_input: bool, replaces: bool) -> None:
+        if self.world.batchjob() is not None and replaces:
+            self.delete()
+        if self.world.batchjob() is not None or self.world.api.namespace_terminating:
+            return
+        self.world.store.input_version += new_input
+        given = {"resume": resume} if resume else {}
+        self.world.apply({"sharding": {"parallelism": parallelism}, **given})
+
+    @rule(really=seldom)
+    def somebody_deletes_the_results(self, really: bool) -> None:
+        if really:
+            self.world.store.lose_published()
+
+    @rule(really=seldom, indeed=seldom)
+    def the_namespace_is_deleted(self, really: bool, indeed: bool) -> None:
+        if really and indeed:
+            self.world.api.namespace_terminating = True
+
+    # What must hold
 
     @invariant()
-    def names_are_unique_and_conditions_are_a_map(self) -> None:
-        if not hasattr(self, "world"):
-            return
-        types = [condition.type for condition in self.world.status.conditions or []]
-        assert len(types) == len(set(types))
+    def the_books_are_right(self) -> None:
+        if hasattr(self, "world"):
+            self.world.check()
 
     def teardown(self) -> None:
         """The world behaves from now on: the BatchJob must end."""
-        if not hasattr(self, "world"):
-            return
-        self.world.spec = {name: value for name, value in self.world.spec.items() if name not in ("suspend", "worker")}
-        self.world.refusals = ()
-        for _ in range(60):
-            if conditions.is_finished(self.world.status):
-                return
-            self.look()
-            self.world.now += timedelta(minutes=2)
-            self.deleted_jobs_are_gone()
-            self.everything_goes_well()
-        raise AssertionError(f"it hangs: {self.world.status.phase} {self.world.status.message}")
-
-    def everything_goes_well(self) -> None:
-        world = self.world
-        for uid, pod in list(world.pods.items()):
-            if pod.delete_by is not None and not pod.finished:
-                del world.pods[uid]
-            elif not pod.finished:
-                world.end_pod(uid, ExitCode.DONE, world.good_report(pod))
-        for name, job in list(world.jobs.items()):
-            pods = [pod for pod in world.pods.values() if pod.job_uid == job.uid]
-            if job.deleting or job.end is not None or job.suspended:
-                continue
-            if any(pod.phase == "Succeeded" for pod in pods):
-                world.jobs[name] = replace(job, end=JobEnd(True, world.now))
-            else:
-                world.start_pod(job, 0)
+        if hasattr(self, "world"):
+            run_to_the_end(self.world)
 
 
-TestHistories = Histories.TestCase
+def _pick(items: list[Raw], number: int) -> Raw | None:
+    return items[number % len(items)] if items else None
+
+
+TestHistories = pytest.mark.timeout(300 * LENGTH)(Histories.TestCase)
 TestHistories.settings = settings(
-    max_examples=300, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=150 * LENGTH, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
