@@ -94,6 +94,7 @@ class Leadership:
         self._acquired: Callable[[], object] = lambda: None
         self._keeper: threading.Thread | None = None
         self._told: str | None = None
+        self._error = ""
 
     def start(self, acquired: Callable[[], object]) -> None:
         """Take part. `acquired` is called once, from a thread, when this process leads."""
@@ -136,8 +137,12 @@ class Leadership:
         while not self._stopping.is_set():
             try:
                 self.round()
+                self._error = ""
             except errors.KubernetesError as error:
-                logger.warning("the Lease %s: %s; trying again", self._store, error)
+                # Once for each cause: who waits looks every second.
+                level = logging.DEBUG if str(error) == self._error else logging.WARNING
+                logger.log(level, "the Lease %s: %s; trying again", self._store, error)
+                self._error = str(error)
             except Exception:
                 logger.exception("the Lease %s: trying again", self._store)
             leading = self._candidate.leads_until is not None
