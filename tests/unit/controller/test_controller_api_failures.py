@@ -26,7 +26,7 @@ from batchwright.kube.children import Children
 from batchwright.kube.connection import Connection
 from batchwright.kube.events import Events
 from builders import spec_of
-from fixtures.kubernetes_http import Answer, Body, Fault, Hang, HttpApi, LoseAnswer, Refuse
+from fixtures.kubernetes_http import Answer, Body, Fault, Hang, HttpApi, LoseAnswer, Meanwhile, Refuse
 
 PATH = "/apis/batchwright.dev/v1alpha1/namespaces/demo/batchjobs/nightly"
 JOBS, PODS = "/apis/batch/v1/namespaces/demo/jobs", "/api/v1/namespaces/demo/pods"
@@ -124,7 +124,7 @@ def play_the_cluster(api: HttpApi) -> None:
             },
         )
         condition = {"type": "Complete", "status": "True", "lastTransitionTime": now}
-        job["status"] = {"conditions": [condition]}
+        api.change(f"{JOBS}/{job['metadata']['name']}", status={"conditions": [condition]})
 
 
 def stages(api: HttpApi) -> list[str]:
@@ -254,13 +254,23 @@ async def test_what_is_refused_later_is_told_too(api: HttpApi, operator: Operato
     await operator.look()
     play_the_cluster(api)
     await operator.look()
-    api.objects[PATH]["spec"]["requests"] = {"retries": 9}
+    api.change(PATH, spec={"requests": {"retries": 9}})
     api.fail("PATCH", "/configmaps/", Answer(403, "Forbidden", "settings are frozen"), times=99)
     for _ in range(3):
         await operator.look()
     stored = api.objects[PATH]["status"]
     assert stored["phase"] == "in_progress"
     assert "can't be updated: settings are frozen" in stored["message"]
+
+
+async def test_a_status_is_not_written_over_what_somebody_changed_meanwhile(api: HttpApi, operator: Operator) -> None:
+    changed = {"metadata": {"generation": 2}, "spec": {"requests": {"retries": 9}}}
+    api.fail("PATCH", "/status", Meanwhile(lambda: api.change(PATH, **changed)))
+    await operator.look()
+    assert "status" not in api.objects[PATH]
+    await operator.look()
+    assert api.objects[PATH]["status"]["observedGeneration"] == 2
+    assert len(api.under(JOBS)) == 1
 
 
 async def test_another_batchjob_of_the_same_name_is_left_alone(api: HttpApi, operator: Operator) -> None:
