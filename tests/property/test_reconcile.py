@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -314,5 +314,9 @@ def _pick(items: list[Raw], number: int) -> Raw | None:
 
 TestHistories = pytest.mark.timeout(300 * LENGTH)(Histories.TestCase)
 TestHistories.settings = settings(
-    max_examples=150 * LENGTH, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=150 * LENGTH,
+    stateful_step_count=40,
+    deadline=None,
+    phases=[phase for phase in Phase if phase is not Phase.explain],  # which would take minutes
+    suppress_health_check=[HealthCheck.too_slow],
 )
