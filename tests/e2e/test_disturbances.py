@@ -6,25 +6,76 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hack.cluster.images import REGISTRY
+from hack.cluster.programs import VERSITYGW
 from hack.quickstart import quickstart_s3_keys
 
+from e2e.conftest import fresh_quickstart
 from e2e.quickstart import BUCKET, NAMESPACE, Quickstart, chat_line, condition
-from fixtures.cluster import ROOT, eventually
+from fixtures.cluster import ROOT, Cluster, eventually
 from fixtures.s3 import Account, S3Bucket, S3Server
 
 POLICY = "batchwright-test-team"
 ACTIONS = ("s3:GetObject", "s3:PutObject", "s3:ListBucket", "s3:DeleteObject")
 OTHER_PROCESSOR = bytes.fromhex("7f454c460201010000000000000000000200b70001000000") + bytes(40)
 """The head of a program for an ARM of 64 bits."""
-LINES, WORKERS, IN_FLIGHT = 3000, 2, 8
+STORE = f"{REGISTRY}/versitygw:{VERSITYGW.version.removeprefix('v')}"
+"""An image that every node has, and in which there is no worker."""
+LINES, WORKERS, IN_FLIGHT = 2400, 2, 8
 
 
 def hack_cluster(*arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "hack.cluster", *arguments], cwd=ROOT, check=True, timeout=180)
+
+
+# Pods that can't start, or not stay
+
+BINARY = "batchwright-test-binary"
+"""A ConfigMap in the place of the worker's program."""
+HINDERED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "memory": ({"resources": {"limits": {"memory": "24Mi"}}}, ("OOMKilled", "limit of 24Mi", "to 48Mi")),
+    "program": ({"image": STORE}, ("can't start", "batchwright-worker", "spec.worker.image")),
+    "processor": (
+        {
+            "volumes": [{"name": "bin", "configMap": {"name": BINARY, "defaultMode": 0o755}}],
+            "volumeMounts": [{"name": "bin", "mountPath": "/other"}],
+            "env": [{"name": "PATH", "value": "/other"}],
+        },
+        ("exec format error", "another kind of processor", "BATCHWRIGHT_WORKER_IMAGE"),
+    ),
+    "image": (
+        {"image": "batchwright.local/nothing:1"},
+        ("batchwright.local/nothing:1", "can't be pulled", "spec.worker.image"),
+    ),
+    "node": ({"nodeSelector": {"no-such": "label"}}, ("has no node", "nodeSelector")),
+    "claim": (
+        {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "no-such-claim"}}]},
+        ("PersistentVolumeClaim 'no-such-claim' is missing", "spec.worker.volumes"),
+    ),
+}
+"""What is asked of the pods, and what the message must name."""
+MENDED: dict[str, dict[str, Any] | None] = {"memory": {"resources": {"limits": {"memory": "256Mi"}}}, "program": None}
+
+
+@pytest.fixture(scope="module")
+def hindered(cluster: Cluster, quickstart_bucket: Any) -> Iterator[dict[str, str]]:
+    """The names of BatchJobs whose pods can't work. They run into it while another test waits."""
+    with fresh_quickstart(cluster, quickstart_bucket) as quickstart:
+        program = {"batchwright-worker": base64.b64encode(OTHER_PROCESSOR).decode()}
+        metadata = {"name": BINARY, "namespace": NAMESPACE}
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": program}
+        quickstart.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+        uri = quickstart.put(f"in/{BINARY}.jsonl", [chat_line("a")])
+        names = {what: quickstart.name(what) for what in HINDERED}
+        for what, (worker, _) in HINDERED.items():
+            quickstart.apply(names[what], uri, worker=worker)
+        yield names
+        quickstart.kubectl("delete", "configmap", BINARY)
 
 
 # Admission
@@ -62,6 +113,7 @@ def _policy(namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
     )
 
 
+@pytest.mark.usefixtures("hindered")
 def test_each_refusal_is_told_in_turn_and_its_remedy_moves_the_work_on(strict: Quickstart) -> None:
     eventually(lambda: _is_in_force(strict))
     name = strict.name("refused")
@@ -78,8 +130,7 @@ def test_each_refusal_is_told_in_turn_and_its_remedy_moves_the_work_on(strict: Q
     strict.patch(name, worker={"volumes": None})
     strict.wait_message(name, "exceeded quota: small", "requests.memory")
     strict.kubectl("delete", "quota", "small")
-    job = strict.wait(name, "completed")
-    assert condition(job, "Stalled")["status"] == "False"
+    strict.wait_condition(name, "Stalled", "False")
 
 
 def _is_in_force(strict: Quickstart) -> None:
@@ -88,55 +139,14 @@ def _is_in_force(strict: Quickstart) -> None:
     assert "pods need the label team" in tried
 
 
-# Pods that can't start, or not stay
-
-
-def test_what_keeps_a_pod_from_working_is_told_with_a_remedy(quickstart: Quickstart) -> None:
-    program = base64.b64encode(OTHER_PROCESSOR).decode()
-    manifest = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": quickstart.name("program"), "namespace": NAMESPACE},
-        "binaryData": {"batchwright-worker": program},
-    }
-    other = manifest["metadata"]["name"]  # type: ignore[index]
-    image = quickstart.kubectl("get", "deployment", "s3", "-o", "jsonpath={..containers[0].image}")
-    quickstart.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
-    cases: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-        "memory": ({"resources": {"limits": {"memory": "24Mi"}}}, ("OOMKilled", "limit of 24Mi", "to 48Mi")),
-        "program": ({"image": image}, ("can't start", "batchwright-worker", "spec.worker.image")),
-        "processor": (
-            {
-                "volumes": [{"name": "bin", "configMap": {"name": other, "defaultMode": 0o755}}],
-                "volumeMounts": [{"name": "bin", "mountPath": "/other"}],
-                "env": [{"name": "PATH", "value": "/other"}],
-            },
-            ("exec format error", "another kind of processor", "BATCHWRIGHT_WORKER_IMAGE"),
-        ),
-        "image": (
-            {"image": "batchwright.local/nothing:1"},
-            ("batchwright.local/nothing:1", "can't be pulled", "spec.worker.image"),
-        ),
-        "node": ({"nodeSelector": {"no-such": "label"}}, ("has no node", "nodeSelector")),
-        "claim": (
-            {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "no-such-claim"}}]},
-            ("PersistentVolumeClaim 'no-such-claim' is missing", "spec.worker.volumes"),
-        ),
-    }
-    names = {what: quickstart.name(what) for what in cases}
-    uri = quickstart.put(f"in/{other}.jsonl", [chat_line("a")])
-    try:
-        for what, (worker, _) in cases.items():
-            quickstart.apply(names[what], uri, worker=worker)
-        for what, (_, words) in cases.items():
-            quickstart.wait_message(names[what], *words)
-        # A Job whose pods only fail is made anew once the spec was mended.
-        quickstart.patch(names["memory"], worker={"resources": {"limits": {"memory": "256Mi"}}})
-        quickstart.patch(names["program"], worker=None)
-        for what in ("memory", "program"):
-            assert quickstart.wait(names[what], "completed")["status"]["requestCounts"]["completed"] == 1
-    finally:
-        quickstart.kubectl("delete", "configmap", str(other))
+def test_what_keeps_a_pod_from_working_is_told_with_a_remedy(quickstart: Quickstart, hindered: dict[str, str]) -> None:
+    for what, (_, words) in HINDERED.items():
+        quickstart.wait_message(hindered[what], *words)
+    # A Job whose pods only fail is made anew once the spec was mended.
+    for what, worker in MENDED.items():
+        quickstart.patch(hindered[what], worker=worker)
+    for what in MENDED:
+        assert quickstart.wait(hindered[what], "completed")["status"]["requestCounts"]["completed"] == 1
 
 
 # In mid-run
@@ -227,7 +237,7 @@ class MidRun:
         for pod in self.workers():
             # The kubelet looks at a pod that changes at once, and else once a minute.
             self.quickstart.kubectl("annotate", "pod", pod, "test/rotated=true")
-            eventually(lambda pod=pod: self._has(pod, account), seconds=100)  # type: ignore[misc]
+            eventually(partial(self._has, pod, account), seconds=100)
 
     def _has(self, pod: str, account: Account) -> None:
         code = "print(open('/etc/batchwright/storage/output/AWS_ACCESS_KEY_ID').read())"
@@ -259,10 +269,9 @@ def _room_for_none(quickstart: Quickstart, priority: str) -> dict[str, Any]:
         for container in pod["spec"]["containers"]
     )
     wanted = _milli(node["status"]["allocatable"]["cpu"]) - taken + 50
-    image = quickstart.kubectl("get", "deployment", "s3", "-o", "jsonpath={..containers[0].image}")
     container = {
         "name": "big",
-        "image": image,
+        "image": STORE,
         "args": ["--version"],
         "resources": {"requests": {"cpu": f"{wanted}m"}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
@@ -327,7 +336,7 @@ def _rotate_the_secret(run: MidRun, bucket: S3Bucket, first: Account, second: Ac
     _allow(bucket, first, second)
     run.rotate(second)
     bucket.allow(second, *ACTIONS)  # the first keys are worth nothing from now on
-    run.goes_on(8 * WORKERS * IN_FLIGHT)  # for longer than from one segment to the next
+    run.goes_on(6 * WORKERS * IN_FLIGHT)  # for longer than from one segment to the next
     assert run.workers() == workers, "a rotated Secret reaches the workers that run"
 
 
@@ -374,7 +383,7 @@ def _orphan_the_workers(run: MidRun) -> None:
 
 def _take_the_api_server_away(run: MidRun) -> None:
     workers, before = run.workers(), len(run.quickstart.arrivals())
-    hack_cluster("pause-api-server", "--seconds", "15")
+    hack_cluster("pause-api-server", "--seconds", "12")
     assert len(run.quickstart.arrivals()) > before, "workers need no API server"
     run.goes_on()
     assert run.workers() == workers
