@@ -8,7 +8,7 @@ import pytest
 from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import ExitCode
 from batchwright.batchfile.owner_record import OwnerRecord
-from batchwright.batchfile.plan_record import RecordError, decode_record
+from batchwright.batchfile.plan_record import READABLE_VERSIONS, RecordError, decode_record
 from batchwright.worker.failures import StageFailed
 from batchwright.worker.ownership import take_output
 from fixtures.fault_proxy import FaultProxy, IgnoreConditions, LoseAnswer
@@ -97,6 +97,7 @@ def test_an_answer_that_gets_lost(job: JobUnderTest, s3_bucket: S3Bucket, s3_pro
 
 
 def test_a_record_that_cannot_be_read_is_nobodys_to_replace(job: JobUnderTest) -> None:
-    job.input(chat_lines(2)).place.put(record_uri(job), msgspec.json.encode({"version": 2}))
-    with pytest.raises(RecordError, match=r"owner\.json doesn't tell whose output this is: .* of version 2"):
+    newer = max(READABLE_VERSIONS) + 1
+    job.input(chat_lines(2)).place.put(record_uri(job), msgspec.json.encode({"version": newer}))
+    with pytest.raises(RecordError, match=rf"owner\.json doesn't tell whose output this is: .* of version {newer}"):
         job.plan()
