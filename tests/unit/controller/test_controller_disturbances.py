@@ -23,7 +23,7 @@ from batchwright.controller.core.plan_of_actions import (
     Plan,
 )
 from builders import NOW, BatchJobBuilder, JobBuilder, ago, batchjob, config_map, job
-from fixtures.reconciling import PLANNED, SETTINGS, plan_for
+from fixtures.reconciling import PLANNED, SETTINGS, plan_for, status_of
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT = ROOT / "docs" / "disturbances.md"
@@ -54,7 +54,8 @@ def in_phase(phase: str, *jobs: JobBuilder) -> BatchJobBuilder:
             builder = planned.with_status(phase=Phase.FINALIZING, finalizing_at=ago(seconds=20))
             builder = builder.with_job(job("run", 1).complete())
         case _:
-            builder = planned.cancelled().with_status(phase=Phase.CANCELLING, cancelling_at=ago(seconds=20))
+            builder = planned.cancelled()
+            builder = builder.with_status(**dict(status_of(builder)))  # before the merge, it is written what it ends as
     return with_config_map(builder.with_job(*jobs))
 
 
@@ -190,8 +191,10 @@ def status_unwritten(phase: str) -> BatchJobBuilder:
             before = job("plan").ended_pod(PLANNED).complete()
             unplanned = {"phase": Phase.VALIDATING, "fingerprint": None, "run": None, "in_progress_at": None}
             return builder.with_job(before).with_status(**unplanned)
+        case "finalizing":
+            return builder.with_status(phase=Phase.IN_PROGRESS, finalizing_at=None)
         case _:
-            return builder.with_status(phase=Phase.IN_PROGRESS, finalizing_at=None, cancelling_at=None)
+            return builder
 
 
 @dataclass(frozen=True)
