@@ -108,7 +108,8 @@ def without_lone_surrogates(body: bytes) -> bytes:
 
     Servers that cut text between tokens send such halves; strict readers refuse the whole line.
     """
-    if b"\\ud" not in body and b"\\uD" not in body:
+    # One byte is found five times as fast as two.
+    if b"\\" not in body or (b"\\ud" not in body and b"\\uD" not in body):
         return body
     return _SURROGATE.sub(lambda match: match[0] if match[2] else match[1] + rb"\ufffd", body)
 

@@ -133,9 +133,9 @@ def _judge_success(answer: Answer, server_request_id: str) -> Answered | Retry:
     except ValueError as error:
         message = f"The server answered {answer.status}, but {error}."
         return Retry(Kind.CHARGED, Failed(INVALID_ANSWER, message))
-    cut = CUT_SHORT.intersection(reading.finish_reasons)
-    if cut:
-        message = f"The server answered {answer.status}, but stopped before the end ({', '.join(sorted(cut))})."
+    if not CUT_SHORT.isdisjoint(reading.finish_reasons):
+        cut = ", ".join(sorted(CUT_SHORT.intersection(reading.finish_reasons)))
+        message = f"The server answered {answer.status}, but stopped before the end ({cut})."
         return Retry(Kind.BROKEN_OFF, Failed(CONNECTION_ERROR, message))
     return Answered(answer.status, server_request_id, body, reading)
 
