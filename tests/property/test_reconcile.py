@@ -6,6 +6,8 @@ every write stands in fixtures/world/laws.py, what at the end in fixtures/world/
 """
 
 import os
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +21,13 @@ from batchwright.controller.core.plan_of_actions import DeleteJob, MarkPodFailed
 from fixtures.world.api_server import KINDS, Raw
 from fixtures.world.cluster import NODES
 from fixtures.world.ending import run_to_the_end
+from fixtures.world.laws import TRANSITIONS
 from fixtures.world.object_store import LINES
 from fixtures.world.operator import Trouble
 from fixtures.world.workers import failure
 from fixtures.world.world import NAME, World
 
+REPOSITORY = Path(__file__).parents[2]
 LENGTH = int(os.environ.get("BATCHWRIGHT_HISTORIES", "1"))
 """How many times the usual number of histories: `make chaos` asks for more."""
 numbers = st.integers(0, 2**16)
@@ -189,9 +193,15 @@ class Histories(RuleBasedStateMachine):
         self.world.clear = False
         self.world.cluster.lose_node(NODES[number], self.world.now, dead=dead)
 
+    @rule(really=seldom)
+    def a_node_is_lost_for_good(self, really: bool) -> None:
+        if really:
+            self.world.one_node_stays_lost = True
+            self.a_node_is_lost(len(NODES) - 1, dead=True)
+
     @rule()
     def nodes_are_heard_again(self) -> None:
-        self.world.cluster.heal_nodes()
+        self.world.cluster.heal_nodes(but_one=self.world.one_node_stays_lost)
 
     @rule()
     def the_configuration_is_deleted(self) -> None:
@@ -310,6 +320,12 @@ class Histories(RuleBasedStateMachine):
 
 def _pick(items: list[Raw], number: int) -> Raw | None:
     return items[number % len(items)] if items else None
+
+
+def test_phases_follow_each_other_as_it_is_drawn_in_the_documentation() -> None:
+    """The table that every written status is held to, against the diagram that people read."""
+    drawn = re.findall(r"^ *(\w+) --> (\w+)", (REPOSITORY / "docs" / "lifecycle.md").read_text(), re.MULTILINE)
+    assert set(drawn) == {(before.value, after.value) for before in TRANSITIONS for after in TRANSITIONS[before]}
 
 
 TestHistories = pytest.mark.timeout(300 * LENGTH)(Histories.TestCase)
