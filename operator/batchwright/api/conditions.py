@@ -5,10 +5,12 @@ from enum import StrEnum
 
 
 class ConditionType(StrEnum):
-    """`Complete`, `Failed`, `Suspended` as batch/v1 Job has them; `Reconciling`, `Stalled` as kstatus reads them."""
+    """`Complete`, `Failed`, `FailureTarget`, `Suspended` as batch/v1 Job has them; `Reconciling`, `Stalled` as kstatus
+    reads them."""
 
     COMPLETE = "Complete"
     FAILED = "Failed"
+    FAILURE_TARGET = "FailureTarget"
     SUSPENDED = "Suspended"
     RECONCILING = "Reconciling"
     SERVER_AVAILABLE = "ServerAvailable"
@@ -100,6 +102,8 @@ CONDITION_MEANINGS: Mapping[ConditionType, str] = {
     ConditionType.COMPLETE: "True: every request ended, and results and errors are published. Terminal.",
     ConditionType.FAILED: "True: it ended before every request did: failed, cancelled or expired. What was finished is"
     " published; the message says how much. Terminal.",
+    ConditionType.FAILURE_TARGET: "True: the work is stopped, and what is finished is being published. Failed will have"
+    " this reason; nothing but a cancel changes it any more.",
     ConditionType.SUSPENDED: "True: spec.suspend pauses the work. Workers finish what is in flight; none is started.",
     ConditionType.RECONCILING: "True: the operator works towards the end. False once it is reached.",
     ConditionType.SERVER_AVAILABLE: "False: the model server is away, refuses the API key, or no longer serves the"
@@ -151,6 +155,11 @@ REASON_MEANINGS: Mapping[ConditionType, Mapping[Reason, str]] = {
         " output sends only the rest.",
         Reason.EXPIRED: "The completion window ended. What was finished is published; a BatchJob of the same name,"
         " input and output sends only the rest.",
+    },
+    ConditionType.FAILURE_TARGET: {
+        Reason.CANCELLED: "As for Failed, and so are all others.",
+        Reason.EXPIRED: "The completion window has ended.",
+        Reason.TOO_MANY_FAILURES: "More requests failed than spec.requests.maxFailures allows.",
     },
     ConditionType.STALLED: {
         Reason.SECRET_MISSING: "A Secret, or a key of it, doesn't exist in the namespace.",

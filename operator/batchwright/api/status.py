@@ -130,7 +130,7 @@ class BatchJobStatus(TolerantModel):
     message: Message | None = Field(None, description="What is going on, for people.")
     conditions: Annotated[list[Condition], Field(max_length=16)] | None = Field(
         None,
-        description="Complete, Failed, Suspended, Reconciling, ServerAvailable and Stalled.",
+        description="Complete, Failed, FailureTarget, Suspended, Reconciling, ServerAvailable and Stalled.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     endpoint: EndpointPath | None = Field(

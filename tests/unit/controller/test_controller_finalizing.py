@@ -20,7 +20,7 @@ from batchwright.controller.core.plan_of_actions import (
 )
 from batchwright.controller.settings import Settings
 from builders import JobBuilder, ago, batchjob, job
-from fixtures.reconciling import MERGED, created, failed_with, failing_with, failure, plan_for, status_of
+from fixtures.reconciling import MERGED, after, created, failed_with, failing_with, failure, plan_for, status_of
 
 
 class TestFinalizing:
@@ -102,17 +102,17 @@ class TestFinalizing:
         missing = ShardsMissingReport(count=2, shards="1,3")
         crashed = job("run", 4).ended_pod(None, code=1).failed("FailedIndexes")
         builder = batchjob().planned(run=4).with_job(crashed, job("merge", 4).ended_pod(missing, code=1))
-        assert created(plan_for(builder)) == ["merge-4-2"]
-        reason, message = failing_with(plan_for(builder))
+        reason, message = failing_with(status_of(builder))
         assert reason == "ShardsMissing"
         assert "1,3" in message
         assert "exit code 1" in message
+        assert created(plan_for(after(builder))) == ["merge-4-2"]
 
     def test_where_nothing_was_ever_done_a_repair_is_not_tried(self) -> None:
         missing = ShardsMissingReport(count=4, shards="0-3")
         crashed = job("run", 1).ended_pod(None, code=137, reason="OOMKilled").failed("FailedIndexes")
         builder = batchjob().planned().with_job(crashed, job("merge", 1).ended_pod(missing, code=1))
-        reason, message = failing_with(plan_for(builder))
+        reason, message = failing_with(status_of(builder))
         assert reason == "RunFailed"
         assert "memory" in message
 

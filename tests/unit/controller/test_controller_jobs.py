@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from batchwright.api.batchjob import BatchJobSpec
-from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import FINAL_EXIT_CODES, ExitCode
 from batchwright.api.undone import Undone
 from batchwright.controller.core import jobs
@@ -66,32 +65,25 @@ def test_each_stage_is_told_what_it_needs() -> None:
     assert merge == ["merge", "--fingerprint", "f00d", "--run", "2"]
 
 
-def merge_job(closing: jobs.Closing | None, **settings: Any) -> dict[str, Any]:
-    return jobs.merge_job(IDENTITY, spec(), Settings(**settings), fingerprint="f00d", run=2, attempt=3, closing=closing)
+def merge_job(undone: Undone | None, **settings: Any) -> dict[str, Any]:
+    return jobs.merge_job(IDENTITY, spec(), Settings(**settings), fingerprint="f00d", run=2, attempt=3, undone=undone)
 
 
-def test_a_merge_that_closes_a_batch_is_told_so_and_keeps_why() -> None:
-    closing = jobs.Closing(Undone.FAILED, Reason.INPUT_CHANGED, "its ETag is another \ud800" + "." * 5000)
-    manifest = merge_job(closing)
-    assert container_of(manifest)["args"][-2:] == ["--undone", "batch_failed"]
+@pytest.mark.parametrize("undone", [*Undone, None])
+def test_a_merge_that_closes_a_batch_is_told_so_and_known_again(undone: Undone | None) -> None:
+    manifest = merge_job(undone)
+    assert container_of(manifest)["args"][5:] == (["--undone", undone.value] if undone else [])
     (view,) = parse_jobs([{**manifest, "metadata": manifest["metadata"] | {"uid": "u"}}])
-    assert (view.stage, view.run, view.attempt) == (Stage.MERGE, 2, 3)
-    assert (view.undone, view.stop_reason) == (Undone.FAILED, Reason.INPUT_CHANGED)
-    assert view.stop_message.startswith("its ETag is another")
-    assert len(view.stop_message.encode()) <= 2050
-    (plain,) = parse_jobs([{**merge_job(None), "metadata": merge_job(None)["metadata"] | {"uid": "u"}}])
-    assert (plain.undone, plain.stop_reason, plain.stop_message) == (None, None, "")
+    assert (view.stage, view.run, view.attempt, view.undone) == (Stage.MERGE, 2, 3, undone)
 
 
-def test_what_it_keeps_is_no_part_of_its_template() -> None:
-    one, other = (merge_job(jobs.Closing(Undone.EXPIRED, Reason.EXPIRED, text)) for text in ("in 1h", "in 2h"))
-    assert template_of(one) == template_of(other)
-    assert template_of(one) != template_of(merge_job(None))
+def test_a_merge_of_another_kind_has_another_template() -> None:
+    assert len({template_of(merge_job(undone)) for undone in (*Undone, None)}) == 4
 
 
 def test_no_merge_hangs_for_ever() -> None:
     assert merge_job(None)["spec"]["activeDeadlineSeconds"] == 6 * 3600
-    short = merge_job(jobs.Closing(Undone.CANCELLED, Reason.CANCELLED, ""), merge_deadline=timedelta(milliseconds=5))
+    short = merge_job(Undone.CANCELLED, merge_deadline=timedelta(milliseconds=5))
     assert short["spec"]["activeDeadlineSeconds"] == 1
 
 

@@ -103,10 +103,10 @@ def test_the_end_of_a_job_is_its_terminal_condition(conditions: list[dict[str, A
     ("code", "undone"), [("batch_expired", Undone.EXPIRED), ("batch_vanished", Undone.FAILED), (None, None)]
 )
 def test_a_code_that_only_a_newer_operator_knows_still_means_a_stop(code: str | None, undone: Undone | None) -> None:
-    annotations = {"batchwright.dev/undone": code, "batchwright.dev/stop-reason": "Unheard"} if code else None
+    annotations = {"batchwright.dev/undone": code} if code else None
     metadata = {"name": "j", "uid": "u", "labels": LABELS, "annotations": annotations}
     (job,) = parsing.parse_jobs([{"metadata": metadata}])
-    assert (job.undone, job.stop_reason) == (undone, None)
+    assert job.undone == undone
 
 
 def test_objects_without_our_labels_are_none_of_ours() -> None:

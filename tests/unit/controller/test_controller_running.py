@@ -20,7 +20,7 @@ from batchwright.controller.core.plan_of_actions import (
     MarkPodFailed,
 )
 from builders import NOW, JobBuilder, ago, batchjob, job
-from fixtures.reconciling import created, failed_with, failing_with, failure, plan_for, status_of
+from fixtures.reconciling import after, created, failed_with, failing_with, failure, plan_for, status_of
 
 
 class TestRunning:
@@ -168,9 +168,9 @@ class TestRunning:
     def test_what_no_retry_can_mend_ends_the_batchjob_with_what_is_finished(self) -> None:
         changed = failure(Reason.INPUT_CHANGED, "the input's ETag is another")
         run = job("run", 1).ended_pod(changed, code=22).failed("PodFailurePolicy")
-        plan = plan_for(batchjob().planned().with_job(run))
-        assert created(plan) == ["merge-1"]
-        assert failing_with(plan) == ("InputChanged", "the input's ETag is another")
+        builder = batchjob().planned().with_job(run)
+        assert failing_with(status_of(builder)) == ("InputChanged", "the input's ETag is another")
+        assert created(plan_for(after(builder))) == ["merge-1"]
 
     def test_where_the_plan_cannot_be_read_nothing_can_be_published(self) -> None:
         unreadable = failure(Reason.PLAN_UNREADABLE, "its format is 9")

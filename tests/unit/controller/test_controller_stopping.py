@@ -8,13 +8,21 @@ import pytest
 
 from batchwright.api.conditions import ConditionType, Phase, Reason
 from batchwright.api.reports import FailureReport, MergeProgress, MergeReport, Progress, ShardsMissingReport
-from batchwright.api.status import BatchJobStatus, Metrics, PublishedObject, RequestCounts, ShardCounts, Usage
+from batchwright.api.status import (
+    BatchJobStatus,
+    Condition,
+    Metrics,
+    PublishedObject,
+    RequestCounts,
+    ShardCounts,
+    Usage,
+)
 from batchwright.api.undone import Undone
 from batchwright.controller.core import conditions
 from batchwright.controller.core.plan_of_actions import CreateConfigMap, CreateJob, DeleteJob, Plan
 from batchwright.controller.settings import Settings
 from builders import IDENTITY, NOW, BatchJobBuilder, JobBuilder, ago, batchjob, config_map, job
-from fixtures.reconciling import MERGED, PLANNED, created, failing_with, failure, plan_for, status_of
+from fixtures.reconciling import MERGED, PLANNED, after, created, failing_with, failure, plan_for, status_of
 
 RUNNING = job("run", 1).running_pod(index=0)
 ENDED_RUN = job("run", 1).complete()
@@ -32,15 +40,28 @@ CLOSED = MergeReport(
 MISSING = ShardsMissingReport(count=1, shards="3")
 
 
-def closing(undone: Undone, attempt: int = 1, reason: Reason | None = None, message: str = "") -> JobBuilder:
+def closing(undone: Undone, attempt: int = 1) -> JobBuilder:
     """A merge that closes a stopped BatchJob."""
-    return job("merge", 1, attempt).with_(undone=undone, stop_reason=reason, stop_message=message)
+    return job("merge", 1, attempt).with_(undone=undone)
+
+
+def targeted(builder: BatchJobBuilder, reason: Reason, message: str = "Why.") -> BatchJobBuilder:
+    """A BatchJob of which it is written down what it ends as."""
+    target = Condition(
+        type="FailureTarget",
+        status="True",
+        reason=reason.value,
+        message=message,
+        observed_generation=1,
+        last_transition_time=ago(seconds=5),
+    )
+    return builder.with_status(conditions=[target])
 
 
 def cancelling(*jobs: JobBuilder) -> BatchJobBuilder:
     """A BatchJob whose cancel was seen before."""
     known = batchjob().cancelled().planned().with_status(phase=Phase.CANCELLING, cancelling_at=ago(seconds=10))
-    return known.with_job(*jobs)
+    return targeted(known, Reason.CANCELLED).with_job(*jobs)
 
 
 def deleted(plan: Plan) -> list[str]:
@@ -67,11 +88,6 @@ def end_of(status: BatchJobStatus) -> tuple[str, str]:
     assert condition is not None
     assert condition.status == "True"
     return condition.reason, condition.message
-
-
-def after(builder: BatchJobBuilder) -> BatchJobBuilder:
-    """The same, with the status that is written now."""
-    return builder.with_status(**dict(status_of(builder)))
 
 
 STOPS = [
@@ -114,20 +130,32 @@ class TestTheCourseOfAStop:
         assert created(plan_for(draining)) == []
         assert "2 workers have at most 3m30s" in (status_of(draining).message or "")
 
-    def test_then_a_merge_closes_the_batch(
+    def test_then_it_is_written_down_what_it_ends_as(
         self, builder: BatchJobBuilder, undone: Undone, phase: Phase, end: Phase, reason: str
     ) -> None:
         plan = plan_for(self.stopped(builder))
+        assert created(plan) == []
+        assert plan.status is not None
+        target = conditions.find(plan.status, ConditionType.FAILURE_TARGET)
+        assert target is not None
+        assert (target.status, target.reason) == ("True", reason)
+        assert plan.wait is not None
+        assert plan.wait.after <= timedelta(seconds=1)
+
+    def test_then_a_merge_closes_the_batch(
+        self, builder: BatchJobBuilder, undone: Undone, phase: Phase, end: Phase, reason: str
+    ) -> None:
+        targeted = after(self.stopped(builder))
+        plan = plan_for(targeted)
         assert created(plan) == ["merge-1"]
         assert closing_arguments(plan)[-2:] == ["--undone", undone.value]
-        assert plan.status is not None
-        assert (plan.status.phase, reconciling(plan.status)) == (phase, REASONS[undone])
+        assert (targeted.status.phase, reconciling(targeted.status)) == (phase, REASONS[undone])
 
     def test_it_ends_with_what_is_finished(
         self, builder: BatchJobBuilder, undone: Undone, phase: Phase, end: Phase, reason: str
     ) -> None:
-        merge = closing(undone, reason=Reason.TOO_MANY_FAILURES, message="Too many.").ended_pod(CLOSED)
-        status = status_of(self.stopped(builder).with_job(merge))
+        merge = closing(undone).ended_pod(CLOSED)
+        status = status_of(after(self.stopped(builder)).with_job(merge))
         assert (status.phase, end_of(status)[0]) == (end, reason)
         assert status.request_counts == CLOSED.request_counts
         assert (status.output, status.errors, status.retry) == (CLOSED.output, CLOSED.errors, CLOSED.retry)
@@ -140,8 +168,8 @@ class TestTheCourseOfAStop:
         self, builder: BatchJobBuilder, undone: Undone, phase: Phase, end: Phase, reason: str
     ) -> None:
         denied = failure(Reason.STORAGE_ACCESS_DENIED, "s3:PutObject is denied.")
-        merge = closing(undone, reason=Reason.TOO_MANY_FAILURES, message="Too many.").ended_pod(denied, code=21)
-        status = status_of(self.stopped(builder).with_job(merge))
+        merge = closing(undone).ended_pod(denied, code=21)
+        status = status_of(after(self.stopped(builder)).with_job(merge))
         assert (status.phase, end_of(status)[0]) == (end, reason)
         assert "Nothing could be published: s3:PutObject is denied. What is finished is kept." in end_of(status)[1]
         assert status.request_counts == RequestCounts(total=4000, completed=900, failed=90)
@@ -149,8 +177,8 @@ class TestTheCourseOfAStop:
     def test_the_merge_is_not_waited_for_without_end(
         self, builder: BatchJobBuilder, undone: Undone, phase: Phase, end: Phase, reason: str
     ) -> None:
-        merge = closing(undone, reason=Reason.TOO_MANY_FAILURES, message="Too many.").failed("DeadlineExceeded")
-        status = status_of(self.stopped(builder).with_job(merge))
+        merge = closing(undone).failed("DeadlineExceeded")
+        status = status_of(after(self.stopped(builder)).with_job(merge))
         assert (status.phase, end_of(status)[0]) == (end, reason)
         assert "BATCHWRIGHT_MERGE_DEADLINE" in end_of(status)[1]
 
@@ -160,7 +188,7 @@ class TestTheCourseOfAStop:
         suspended = self.stopped(builder.suspended())
         paused = job("run", 1).with_(suspended=True, suspended_by_us=True)
         assert deleted(plan_for(suspended.with_job(paused))) == [paused.view.uid]
-        assert created(plan_for(suspended)) == ["merge-1"]
+        assert created(plan_for(after(suspended))) == ["merge-1"]
 
     def test_a_job_in_kueues_queue_is_deleted_as_well(
         self, builder: BatchJobBuilder, undone: Undone, phase: Phase, end: Phase, reason: str
@@ -168,7 +196,8 @@ class TestTheCourseOfAStop:
         queued = job("run", 1).with_(suspended=True, queue_name="batch")
         plan = plan_for(self.stopped(builder.with_spec(queueName="batch")).with_job(queued))
         assert deleted(plan) == [queued.view.uid]
-        (merge,) = (action for action in plan_for(self.stopped(builder)).actions if isinstance(action, CreateJob))
+        closed = plan_for(after(self.stopped(builder)))
+        (merge,) = (action for action in closed.actions if isinstance(action, CreateJob))
         assert "kueue.x-k8s.io/queue-name" not in merge.manifest["metadata"]["labels"]
 
     def test_it_is_told_once(
@@ -176,7 +205,8 @@ class TestTheCourseOfAStop:
     ) -> None:
         running = self.stopped(builder).with_job(RUNNING).with_status(phase=Phase.IN_PROGRESS)
         assert [notice.reason for notice in plan_for(running).notices] == [REASONS[undone]]
-        closed = replace(after(running), jobs=(closing(undone).running_pod(),))
+        closed = after(replace(after(running), jobs=()))
+        closed = replace(closed, jobs=(closing(undone).running_pod(),))
         assert plan_for(closed).notices == ()
         ended = plan_for(replace(after(closed), jobs=(closing(undone).ended_pod(CLOSED),)))
         assert [notice.severity for notice in ended.notices] == ["Warning"]
@@ -186,7 +216,8 @@ class TestTheCourseOfAStop:
     ) -> None:
         draining = self.stopped(builder).with_job(RUNNING.with_(deleting=True))
         assert plan_for(after(draining)).changes_nothing
-        merging = self.stopped(builder).with_job(closing(undone).running_pod())
+        assert plan_for(after(self.stopped(builder))).status is None
+        merging = after(self.stopped(builder)).with_job(closing(undone).running_pod())
         (config,) = (action for action in plan_for(merging).actions if isinstance(action, CreateConfigMap))
         there = after(merging).with_(config_map=config_map(config.manifest["data"]))
         assert plan_for(there).changes_nothing
@@ -212,8 +243,8 @@ class TestAStopBeforeTheRun:
     ) -> None:
         planned = builder.with_job(job("plan").ended_pod(PLANNED).complete())
         plan = plan_for(planned)
-        assert created(plan) == ["merge-1"]
         assert plan.status is not None
+        assert created(plan_for(after(planned))) == ["merge-1"]
         assert plan.status.fingerprint == "f00d"
         assert plan.status.in_progress_at is None
 
@@ -270,12 +301,15 @@ class TestCancel:
         assert status.finalizing_at is None
 
     def test_it_wins_over_a_stop_that_is_being_closed(self) -> None:
-        expiring = batchjob().with_spec(**WINDOW).planned().with_job(closing(Undone.EXPIRED).running_pod())
-        cancelled = expiring.cancelled()
+        expiring = targeted(batchjob().with_spec(**WINDOW).planned(), Reason.EXPIRED)
+        cancelled = expiring.cancelled().with_job(closing(Undone.EXPIRED).running_pod())
         assert (deleted(plan_for(cancelled)), created(plan_for(cancelled))) == ([], [])
         assert status_of(cancelled).phase is Phase.CANCELLING
         published = after(cancelled).with_(pods=closing(Undone.EXPIRED).ended_pod(CLOSED).pods)
         assert status_of(published).phase is Phase.CANCELLED
+        target = conditions.find(status_of(published), ConditionType.FAILURE_TARGET)
+        assert target is not None
+        assert target.reason == "Cancelled"
 
     def test_the_times_are_those_of_openai(self) -> None:
         status = status_of(cancelling(closing(Undone.CANCELLED).ended_pod(CLOSED)))
@@ -341,7 +375,8 @@ class TestExpiry:
         assert (plan.status.phase, plan.status.finalizing_at) == (Phase.IN_PROGRESS, None)
 
     def test_extended_once_it_is_being_closed_it_has_expired(self) -> None:
-        builder = batchjob().with_spec(completionWindow="1h").planned()
+        builder = targeted(batchjob().with_spec(completionWindow="1h").planned(), Reason.EXPIRED)
+        assert created(plan_for(builder)) == ["merge-1"]
         assert status_of(builder.with_job(closing(Undone.EXPIRED).running_pod())).phase is Phase.FINALIZING
         assert status_of(builder.with_job(closing(Undone.EXPIRED).ended_pod(CLOSED))).phase is Phase.EXPIRED
 
@@ -397,14 +432,14 @@ class TestTooManyFailures:
         assert status_of(counted.with_job(job("merge", 1).ended_pod(MERGED))).phase is Phase.COMPLETED
 
     def test_a_higher_limit_comes_too_late_once_it_is_being_closed(self) -> None:
-        merge = closing(Undone.FAILED, reason=Reason.TOO_MANY_FAILURES, message="Too many.").running_pod()
-        builder = batchjob().planned().with_job(merge)
+        builder = targeted(batchjob().planned(), Reason.TOO_MANY_FAILURES)
+        builder = builder.with_job(closing(Undone.FAILED).running_pod())
         assert status_of(builder).phase is Phase.FINALIZING
         assert reconciling(status_of(builder)) == "Failing"
 
     def test_the_times_are_those_of_openai(self) -> None:
-        merge = closing(Undone.FAILED, reason=Reason.TOO_MANY_FAILURES, message="Too many.").ended_pod(CLOSED)
-        status = status_of(batchjob().planned().with_status(finalizing_at=ago(seconds=10)).with_job(merge))
+        builder = targeted(batchjob().planned(), Reason.TOO_MANY_FAILURES).with_status(finalizing_at=ago(seconds=10))
+        status = status_of(builder.with_job(closing(Undone.FAILED).ended_pod(CLOSED)))
         assert (status.finalizing_at, status.failed_at) == (ago(seconds=10), NOW)
         assert (status.cancelling_at, status.completed_at, status.expired_at) == (None,) * 3
 
@@ -414,10 +449,8 @@ class TestARunThatFailed:
 
     def test_it_fails_with_its_own_reason_though_all_that_proved_it_is_gone(self) -> None:
         run = job("run", 1).ended_pod(self.REFUSED, code=25).failed("PodFailurePolicy")
-        plan = plan_for(batchjob().planned().with_job(run))
-        reason, message = failing_with(plan)
-        merge = closing(Undone.FAILED, reason=Reason(reason), message=message).ended_pod(CLOSED)
-        status = status_of(batchjob().planned().with_job(merge))
+        failing = after(batchjob().planned().with_job(run))
+        status = status_of(replace(failing, jobs=(closing(Undone.FAILED).ended_pod(CLOSED),)))
         assert end_of(status)[0] == "ServerUnauthorized"
         assert end_of(status)[1].startswith("The server refuses the API key. 1000 of 4000 requests completed")
 
@@ -427,9 +460,9 @@ class TestARunThatFailed:
     def test_a_merge_that_found_nothing_committed_is_followed_by_one_that_takes_the_segments(self) -> None:
         nothing = ShardsMissingReport(count=4, shards="0-3")
         merged = job("merge", 1).ended_pod(nothing, code=26).failed("PodFailurePolicy")
-        plan = plan_for(batchjob().planned().with_job(job("run", 1).failed("FailedIndexes"), merged))
-        assert created(plan) == ["merge-1-2"]
-        assert failing_with(plan)[0] == "RunFailed"
+        builder = batchjob().planned().with_job(job("run", 1).failed("FailedIndexes"), merged)
+        assert failing_with(status_of(builder))[0] == "RunFailed"
+        assert created(plan_for(after(builder))) == ["merge-1-2"]
 
 
 class TestTheClosingMerge:

@@ -76,6 +76,8 @@ def _terminal(step: Step, known: dict[str, Condition]) -> dict[ConditionType, _S
         ended: ("True", step.reason, step.message),
         ConditionType.RECONCILING: ("False", step.reason, step.message),
     }
+    if ConditionType.FAILURE_TARGET in known:
+        states[ConditionType.FAILURE_TARGET] = ("True", step.reason, known[ConditionType.FAILURE_TARGET].message)
     for kind in (ConditionType.STALLED, ConditionType.SUSPENDED):
         if kind in known:
             states[kind] = ("False", step.reason, "")
@@ -93,6 +95,9 @@ def _working(step: Step, known: dict[str, Condition], now: datetime, settings: S
         states[ConditionType.STALLED] = ("True", step.blocker.reason, step.blocker.message)
     elif ConditionType.STALLED in known:
         states[ConditionType.STALLED] = ("False", step.reason, "")
+    if step.failure_target is not None:
+        target = step.failure_target
+        states[ConditionType.FAILURE_TARGET] = ("True", target.reason, target.message)
     if step.suspended:
         states[ConditionType.SUSPENDED] = ("True", Reason.SUSPENDED, step.message)
     elif ConditionType.SUSPENDED in known:

@@ -9,15 +9,11 @@ The run is one Indexed Job: an index is a worker, not a shard. Every stage reads
 
 import hashlib
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from batchwright.api import defaults, names
 from batchwright.api.batchjob import BatchJobSpec
-from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import FINAL_EXIT_CODES, ExitCode
-from batchwright.api.status import MAX_MESSAGE_LENGTH
-from batchwright.api.text import cut, encodable
 from batchwright.api.undone import Undone
 from batchwright.controller.core import child_names, pods
 from batchwright.controller.core.observed import Identity, JobView, Stage
@@ -26,15 +22,6 @@ from batchwright.controller.settings import Settings
 
 BACKOFF_LIMIT = 6
 """Retries of plan and merge, and of each index of the run. Kubernetes waits 10 s before the first, doubling."""
-
-
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """What a merge that closes a stopped BatchJob is told, and, for the operator after it, why it was stopped."""
-
-    undone: Undone
-    reason: Reason
-    message: str
 
 
 def plan_job(identity: Identity, spec: BatchJobSpec, settings: Settings, attempt: int) -> Manifest:
@@ -74,11 +61,11 @@ def merge_job(
     fingerprint: str,
     run: int,
     attempt: int,
-    closing: Closing | None = None,
+    undone: Undone | None = None,
 ) -> Manifest:
-    """The Job that publishes the results: of every request, or, `closing` a batch that was stopped, of those that are
-    finished."""
-    undone = ["--undone", closing.undone.value] if closing else []
+    """The Job that publishes the results. With `undone` it closes a batch that was stopped: requests that are not
+    finished get this code."""
+    closing = ["--undone", undone.value] if undone else []
     manifest = _job(
         identity,
         spec,
@@ -86,16 +73,12 @@ def merge_job(
         stage=Stage.MERGE,
         run=run,
         attempt=attempt,
-        arguments=["--fingerprint", fingerprint, "--run", str(run), *undone],
+        arguments=["--fingerprint", fingerprint, "--run", str(run), *closing],
     )
     manifest["spec"]["activeDeadlineSeconds"] = max(1, int(settings.merge_deadline.total_seconds()))
     manifest = _signed(manifest)
-    if closing is not None:
-        manifest["metadata"]["annotations"] |= {
-            names.ANNOTATION_UNDONE: closing.undone.value,
-            names.ANNOTATION_STOP_REASON: closing.reason.value,
-            names.ANNOTATION_STOP_MESSAGE: cut(encodable(closing.message), MAX_MESSAGE_LENGTH),
-        }
+    if undone is not None:
+        manifest["metadata"]["annotations"][names.ANNOTATION_UNDONE] = undone.value
     return manifest
 
 

@@ -10,9 +10,9 @@ from typing import assert_never
 from batchwright.api.batchjob import BatchJobSpec
 from batchwright.api.conditions import Phase, Reason
 from batchwright.api.reports import MergeReport, ShardsMissingReport
+from batchwright.api.undone import Undone
 from batchwright.controller.core import attempts, blockers, jobs, reports, running
 from batchwright.controller.core.blockers import Blocker
-from batchwright.controller.core.jobs import Closing
 from batchwright.controller.core.observed import JobView, Observed, Stage
 from batchwright.controller.core.plan_of_actions import CreateJob, Wait
 from batchwright.controller.core.progress import format_bytes
@@ -89,7 +89,7 @@ def current(observed: Observed) -> JobView | None:
 
 
 def creation(
-    observed: Observed, spec: BatchJobSpec, settings: Settings, attempt: int, closing: Closing | None = None
+    observed: Observed, spec: BatchJobSpec, settings: Settings, attempt: int, undone: Undone | None = None
 ) -> CreateJob:
     """The next Job."""
     assert observed.status.fingerprint is not None
@@ -101,7 +101,7 @@ def creation(
             fingerprint=observed.status.fingerprint,
             run=running.number(observed),
             attempt=attempt,
-            closing=closing,
+            undone=undone,
         )
     )
 

@@ -6,7 +6,6 @@ from datetime import datetime
 from enum import StrEnum
 
 from batchwright.api.batchjob import BatchJobSpec
-from batchwright.api.conditions import Reason
 from batchwright.api.reports import MergeProgress, Progress, Report
 from batchwright.api.status import BatchJobStatus
 from batchwright.api.undone import Undone
@@ -73,9 +72,6 @@ class JobView:
     """Digest of what it was made from."""
     undone: Undone | None = None
     """Of a merge that closes a stopped BatchJob: the code of the requests that it ends without."""
-    stop_reason: Reason | None = None
-    stop_message: str = ""
-    """Why it was stopped."""
     deleting: bool = False
     end: JobEnd | None = None
 

@@ -8,7 +8,6 @@ from pydantic import ValidationError
 
 from batchwright.api import names
 from batchwright.api.batchjob import BatchJobSpec
-from batchwright.api.conditions import Reason
 from batchwright.api.reports import decode_report
 from batchwright.api.status import BatchJobStatus
 from batchwright.api.undone import Undone
@@ -150,8 +149,6 @@ def _job(raw: Raw) -> JobView | None:
         queue_name=(metadata.get("labels") or {}).get(names.LABEL_QUEUE_NAME, ""),
         template=annotations.get(names.ANNOTATION_TEMPLATE, ""),
         undone=_undone(annotations.get(names.ANNOTATION_UNDONE)),
-        stop_reason=_reason(annotations.get(names.ANNOTATION_STOP_REASON)),
-        stop_message=annotations.get(names.ANNOTATION_STOP_MESSAGE, ""),
         deleting=bool(metadata.get("deletionTimestamp")),
         end=_job_end(status.get("conditions") or []),
     )
@@ -162,10 +159,6 @@ def _undone(text: str | None) -> Undone | None:
     if text is None:
         return None
     return Undone(text) if text in set(Undone) else Undone.FAILED
-
-
-def _reason(text: str | None) -> Reason | None:
-    return Reason(text) if text in set(Reason) else None
 
 
 def _job_end(conditions: Iterable[Raw]) -> JobEnd | None:

@@ -7,9 +7,7 @@ stays as it is: what was changed in the spec reaches the next one.
 from dataclasses import replace
 
 from batchwright.api.batchjob import BatchJobSpec
-from batchwright.api.conditions import Reason
 from batchwright.controller.core import blockers, jobs
-from batchwright.controller.core.jobs import Closing
 from batchwright.controller.core.observed import JobView, Observed, Stage
 from batchwright.controller.core.plan_of_actions import Manifest
 from batchwright.controller.settings import Settings
@@ -40,7 +38,6 @@ def _manifest(observed: Observed, spec: BatchJobSpec, settings: Settings, job: J
         case Stage.RUN:
             return jobs.run_job(identity, spec, settings, fingerprint=fingerprint, run=job.run, workers=job.completions)
         case Stage.MERGE:
-            reason, message = job.stop_reason or Reason.RUN_FAILED, job.stop_message
             return jobs.merge_job(
                 identity,
                 spec,
@@ -48,5 +45,5 @@ def _manifest(observed: Observed, spec: BatchJobSpec, settings: Settings, job: J
                 fingerprint=fingerprint,
                 run=job.run,
                 attempt=job.attempt,
-                closing=Closing(job.undone, reason, message) if job.undone else None,
+                undone=job.undone,
             )

@@ -34,6 +34,8 @@ class Step:
     blocker: Blocker | None = None
     server: ServerState | None = None
     suspended: bool = False
+    failure_target: Failure | None = None
+    """Why the BatchJob will have failed, from when on nothing else may become of it."""
     wait: Wait | None = None
 
 

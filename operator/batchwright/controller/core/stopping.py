@@ -1,6 +1,6 @@
 """A stop, whoever asked for it: the workers end and flush, then a merge closes the batch with what is finished.
 
-workers stop ──▶ closing merge ──▶ cancelled, expired, failed
+workers stop ──▶ FailureTarget ──▶ closing merge ──▶ cancelled, expired, failed
      └─ no plan: no request was sent ──▶ the same, with nothing published
 
 Nothing but the closing merge sends the end of a stop: it publishes what is finished and gives every other request an
@@ -14,10 +14,9 @@ from typing import Any, assert_never
 
 from batchwright.api import defaults
 from batchwright.api.batchjob import BatchJobSpec
-from batchwright.api.conditions import Phase
+from batchwright.api.conditions import TERMINAL_PHASES, Phase
 from batchwright.api.duration import format_duration
-from batchwright.controller.core import blockers, completion, merging, running, validating
-from batchwright.controller.core.jobs import Closing
+from batchwright.controller.core import blockers, completion, merging, running, stops, validating
 from batchwright.controller.core.merging import Due, Failed, Missing, Published, Working
 from batchwright.controller.core.observed import JobView, Observed, PodView, Stage
 from batchwright.controller.core.plan_of_actions import DeleteJob, Wait
@@ -50,6 +49,8 @@ def step(
             closed = _close(observed, spec, stop, attempt, now=now, settings=settings, unusable=unusable)
         case _:
             assert_never(merge)
+    if closed.phase not in TERMINAL_PHASES and stops.targeted(observed) is not None:
+        closed = replace(closed, failure_target=stop.why)  # a cancel that came later makes it its own
     others = _others(observed)
     deletions = tuple(DeleteJob(job.name, job.uid) for job in others if not job.deleting)
     return replace(closed, actions=(*closed.actions, *deletions), facts={**facts, **closed.facts})
@@ -84,10 +85,11 @@ def _close(
         return completion.unpublished(stop, unusable)
     if refused is not None and begun is not None and now >= begun + settings.merge_deadline:
         return completion.unpublished(stop, refused.message)
-    closing = Closing(stop.undone, stop.why.reason, stop.why.message)
-    create = merging.creation(observed, spec, settings, attempt, closing)
-    waiting = merging.waiting(observed, Due(attempt), now, settings)
-    return replace(_waiting(waiting, stop), actions=(create,))
+    waiting = replace(_waiting(merging.waiting(observed, Due(attempt), now, settings), stop), failure_target=stop.why)
+    if stops.targeted(observed) is None:
+        # First it is written down what this ends as: the merge is not to be undone, and its Job may vanish unseen.
+        return replace(waiting, wait=Wait(timedelta(0)))
+    return replace(waiting, actions=(merging.creation(observed, spec, settings, attempt, stop.undone),))
 
 
 def _waiting(waiting: Step, stop: Stop) -> Step:

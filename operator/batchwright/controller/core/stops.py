@@ -5,8 +5,8 @@
     too many failures  finalizing, Failing ───▶ failed      TooManyFailures
     the run failed     finalizing, Failing ───▶ failed      its reason
 
-A cancel stands once it was seen, and any stop once the merge that closes it exists. Until then it is found anew in each
-pass: a window that a person extends in time goes on.
+A cancel stands once it was seen, and any stop once the condition FailureTarget has it, which is written before the
+merge that closes it is created. Until then it is found anew in each pass: a window that is extended in time goes on.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from typing import Final
 
 from batchwright.api import failure_limit
 from batchwright.api.batchjob import BatchJobSpec
-from batchwright.api.conditions import Phase, Reason
+from batchwright.api.conditions import ConditionType, Phase, Reason
 from batchwright.api.duration import format_duration
 from batchwright.api.undone import Undone
-from batchwright.controller.core import counts, merging, running, window
+from batchwright.controller.core import conditions, counts, merging, running, window
 from batchwright.controller.core.merging import Published
 from batchwright.controller.core.observed import Observed
 from batchwright.controller.core.reports import Failure
@@ -72,7 +72,7 @@ _ENDS: Mapping[Undone, Phase] = {
     Undone.FAILED: Phase.FAILED,
 }
 _CANCEL: Final = Stop(Undone.CANCELLED, Failure(Reason.CANCELLED, "Cancelled."))
-_UNKNOWN: Final = Failure(Reason.RUN_FAILED, "The run failed.")
+_CODES: Mapping[Reason, Undone] = {Reason.CANCELLED: Undone.CANCELLED, Reason.EXPIRED: Undone.EXPIRED}
 
 
 def cause(observed: Observed, spec: BatchJobSpec, now: datetime) -> Stop | None:
@@ -81,33 +81,22 @@ def cause(observed: Observed, spec: BatchJobSpec, now: datetime) -> Stop | None:
     published = merge if isinstance(merge, Published) else None
     if observed.status.cancelling_at is not None or (spec.cancel and published is None):
         return _CANCEL
-    return _closing(observed, spec) or _expiry(observed, spec, published, now) or _failure(observed, spec, published)
+    return targeted(observed) or _expiry(observed, spec, published, now) or _failure(observed, spec, published)
 
 
-def _closing(observed: Observed, spec: BatchJobSpec) -> Stop | None:
-    """The stop that is being closed already."""
-    job = merging.current(observed)
-    match job.undone if job else None:
-        case Undone.CANCELLED:
-            return _CANCEL
-        case Undone.EXPIRED:
-            return _expired(spec)
-        case Undone.FAILED if job is not None and job.stop_reason is not None:
-            return Stop.failing(Failure(job.stop_reason, job.stop_message))
-        case Undone.FAILED:
-            return Stop.failing(_UNKNOWN)
-        case None:
-            return None
+def targeted(observed: Observed) -> Stop | None:
+    """The stop that stands, whatever has become of its cause."""
+    target = conditions.find(observed.status, ConditionType.FAILURE_TARGET)
+    if target is None or target.status != "True":
+        return None
+    reason = Reason(target.reason) if target.reason in set(Reason) else Reason.RUN_FAILED
+    return Stop(_CODES.get(reason, Undone.FAILED), Failure(reason, target.message))
 
 
 def _expiry(observed: Observed, spec: BatchJobSpec, published: Published | None, now: datetime) -> Stop | None:
     end = window.expires_at(observed, spec)
     if end is None or now < end or (published is not None and published.at < end):
         return None
-    return _expired(spec)
-
-
-def _expired(spec: BatchJobSpec) -> Stop:
     length = f" of {format_duration(spec.completion_window)}" if spec.completion_window else ""
     return Stop(Undone.EXPIRED, Failure(Reason.EXPIRED, f"Not done within the completion window{length}."))
 
