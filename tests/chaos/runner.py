@@ -11,6 +11,8 @@ from chaos.script import Action, Kill, Schedule, Script, Step, Target
 from chaos.victims import Victim, find_victim, losers, works_again
 from chaos.watch import Watch
 
+WARM_UP_SECONDS = 60.0
+"""Kills wait for the first request to end, but no longer than this."""
 PATIENCE_SECONDS = 60.0
 """For so long a kill waits for something of its kind to kill."""
 
@@ -84,6 +86,7 @@ class Runner:
         self._deadline = seconds
         self._courses = [_Course(script) for script in schedule.scripts]
         self._due = sorted(schedule.kills, key=lambda kill: kill.at)
+        self._kills_from: float | None = None
         self._open: list[_Open] = []
         self._hit_workers: list[Victim] = []
         self._carried: list[Carried] = []
@@ -114,7 +117,9 @@ class Runner:
             self._look_for_recovery(self._seen)
             for course in self._courses:
                 self._advance(course, self._seen)
-        for kill in [kill for kill in self._due if kill.at <= self._now()]:
+        if self._kills_from is None and (self._is_warm() or self._now() >= WARM_UP_SECONDS):
+            self._kills_from = self._now()
+        for kill in [kill for kill in self._due if self._is_late(kill, 0)]:
             # Containers are killed without it, those that were seen last: kills may coincide.
             with contextlib.suppress(Unreachable):
                 if self._kill(kill, self._seen):
@@ -191,12 +196,19 @@ class Runner:
 
     # kills
 
+    def _is_warm(self) -> bool:
+        return any(job.done for job in self._seen.jobs.values())
+
+    def _is_late(self, kill: Kill, seconds: float) -> bool:
+        """Whether a kill has been due for so long."""
+        return self._kills_from is not None and self._now() >= self._kills_from + kill.at + seconds
+
     def _kill(self, kill: Kill, seen: Snapshot) -> bool:
         """Carry out a kill, or give it up; False where it has to wait."""
         roles = [pod.role for victim in self._hit_workers for pod in victim.pods]
         victim = None if kill.target in self._world.away() else find_victim(kill, seen, roles)
         if victim is None or not self._world.strike(kill, victim):
-            if self._now() < kill.at + PATIENCE_SECONDS:
+            if not self._is_late(kill, PATIENCE_SECONDS):
                 return False
             self._undone.append(kill)
             return True

@@ -34,7 +34,7 @@ class Form:
     delays: tuple[float, float]
     """Seconds of an answer, from and to."""
     first_kill: float
-    """Seconds until the first kill."""
+    """Seconds from the end of the first request to the first kill."""
     kill_every: float
     """Seconds between two kills, on average."""
     job_every: float
@@ -45,14 +45,14 @@ class Form:
 
 SHORT = Form(
     kinds=(Kind.REFUSALS, Kind.SUSPEND, Kind.CANCEL, Kind.CANCEL_AND_AGAIN),
-    kills={Target.OPERATOR: 2, Target.WORKER: 2, Target.MODEL_SERVER: 1, Target.STORAGE: 1},
-    lines=600,
-    lines_per_shard=100,
+    kills={Target.OPERATOR: 1, Target.WORKER: 3, Target.MODEL_SERVER: 1, Target.STORAGE: 1},
+    lines=400,
+    lines_per_shard=50,
     workers=2,
     concurrency=8,
     delays=(0.5, 0.7),
-    first_kill=13.0,
-    kill_every=5.0,
+    first_kill=2.0,
+    kill_every=3.0,
     job_every=1.0,
     window=0,
 )

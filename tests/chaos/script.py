@@ -138,7 +138,7 @@ class Kill:
     """One kill. Which of several it hits is known only when it is done: `draw` decides."""
 
     at: float
-    """Seconds from the beginning."""
+    """Seconds from the moment when the first request of any BatchJob has ended."""
     target: Target
     manner: Manner
     draw: float

@@ -13,6 +13,8 @@ from fixtures.chaos import job, kill, pod, script
 
 ENDS = 20
 """A BatchJob of this world is done after so many seconds of running."""
+FIRST_DONE = 1
+"""Its first request has ended after so many."""
 
 
 @dataclass
@@ -142,16 +144,34 @@ def test_a_kill_is_carried_out_once_and_watched_until_its_victim_works_again() -
 
 
 def test_containers_are_killed_while_the_api_server_is_away() -> None:
-    world = FakeWorld(unreachable=range(9, 14))
+    world = FakeWorld(unreachable=range(FIRST_DONE + 9, FIRST_DONE + 14))
     play(world, script(), kills=(kill(Target.WORKER),))
-    assert [at for at, _, _ in world.struck] == [10.0]
+    assert [at for at, _, _ in world.struck] == [FIRST_DONE + 10]
 
 
-def test_a_kill_waits_for_its_victim_and_holds_up_no_other() -> None:
+def test_kills_wait_until_a_request_has_ended() -> None:
     world = FakeWorld()
-    kills = (kill(Target.WORKER, at=2.0), kill(Target.OPERATOR, at=3.0))
-    play(world, script(start=8.0), kills=kills)
-    assert [one.target for _, one, _ in world.struck] == [Target.OPERATOR, Target.WORKER]
+    play(world, script(start=30.0), kills=(kill(Target.OPERATOR, at=5.0),))
+    assert [at for at, _, _ in world.struck] == [30 + FIRST_DONE + 5]
+
+
+def test_kills_do_not_wait_for_ever() -> None:
+    world = FakeWorld()
+    play(world, script(start=90.0), kills=(kill(Target.OPERATOR, at=5.0),))
+    assert [at for at, _, _ in world.struck] == [65.0]
+
+
+def test_a_kill_waits_for_its_victim() -> None:
+    world = FakeWorld()
+    play(world, script(name="a"), script(name="b", start=40.0), kills=(kill(Target.WORKER, at=ENDS + 5),))
+    assert [at for at, _, _ in world.struck] == [41.0]
+
+
+def test_a_kill_without_a_victim_holds_up_no_other() -> None:
+    world = FakeWorld()
+    kills = (kill(Target.NODE, at=2.0), kill(Target.OPERATOR, at=3.0))
+    play(world, script(), kills=kills)
+    assert [one.target for _, one, _ in world.struck] == [Target.OPERATOR]
 
 
 def test_kills_after_the_end_are_not_carried_out_and_told() -> None:
