@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from batchwright.controller.core.election import Timing
 from batchwright.controller.leadership import LOST_EXIT_CODE
-from fixtures.candidates import PATIENCE, Candidate
+from fixtures.candidates import PATIENCE, Candidate, kubeconfig_for
 from fixtures.cluster import eventually
 from fixtures.kubernetes_http import Answer, Fault, Hang, HttpApi, LoseAnswer, Refuse
 
@@ -26,15 +25,7 @@ def api() -> Iterator[HttpApi]:
 @pytest.fixture
 def leader(api: HttpApi, tmp_path: Path) -> Iterator[Candidate]:
     """A process that leads."""
-    host = api.connection()._api_client.configuration.host
-    kubeconfig = tmp_path / "kubeconfig"
-    named = {
-        "clusters": [{"name": "c", "cluster": {"server": host}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-    }
-    kubeconfig.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "current-context": "x"} | named))
-    candidate = Candidate.start(kubeconfig, "system", "lease", TIMING, tmp_path / "led")
+    candidate = Candidate.start(kubeconfig_for(api, tmp_path), "system", "lease", TIMING, tmp_path / "led")
     try:
         candidate.wait_until_it_leads()
         yield candidate
