@@ -44,6 +44,7 @@ LINES = 20
 LINES_PER_SHARD = 4
 SHARDS = LINES // LINES_PER_SHARD
 CANCELLED = "batch_cancelled"
+MIB = 1 << 20
 
 
 @pytest.fixture(params=["folder", "bucket"])
@@ -440,3 +441,16 @@ class TestStore:
         assert isinstance(report, MergeReport)
         assert report.error_codes == {"request_timeout": 1, CANCELLED: 14}
         every_request_ended_once(proxied_job, report)
+
+
+def test_large_shards_are_closed_few_at_a_time(job: JobUnderTest, s3_bucket: S3Bucket) -> None:
+    """Each of them is held once while it is written. All at once they would take 250 MiB."""
+    shards, lines = 16, 12
+    job = job.at(bucket_place(s3_bucket, s3_bucket.server.endpoint_url)).with_spec(sharding={"linesPerShard": lines})
+    planned = job.input(chat_line(f"id-{n}", filler="x" * 1_000_000) for n in range(shards * lines)).plan()
+    process = start_closing(job, planned)
+    report = process.report(MergeReport)
+    assert report.error_codes == {CANCELLED: shards * lines}
+    assert report.retry is not None
+    assert report.retry.bytes > shards * lines * 1_000_000
+    assert 20 * MIB < process.peak_bytes < 190 * MIB
