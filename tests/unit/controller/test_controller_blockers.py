@@ -1,13 +1,13 @@
 """Why work doesn't start, and what a person reads about it."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from batchwright.api.conditions import Reason
 from batchwright.controller.core import blockers
 from batchwright.controller.core.blockers import Blocker
-from batchwright.controller.core.observed import Observed
+from batchwright.controller.core.observed import Observed, Occurrence
 from batchwright.controller.settings import Settings
 from builders import NOW, BatchJobBuilder, JobBuilder, ago, batchjob, job
 
@@ -119,6 +119,21 @@ def test_pods_that_the_job_controller_cannot_create(message: str, reason: Reason
     assert blocker is not None
     assert blocker.reason is reason
     assert part in blocker.message
+
+
+@pytest.mark.parametrize(
+    ("pod_age", "since"),
+    [(None, ago(minutes=9)), (4, ago(minutes=4))],
+    ids=["it was refused from the first time on", "there were pods in between"],
+)
+def test_a_refusal_that_is_told_again_and_again_is_an_old_one(pod_age: int | None, since: datetime) -> None:
+    refused = PLAN.with_(created_at=ago(minutes=10))
+    if pod_age is not None:
+        refused = refused.ended_pod(code=1, created_at=ago(minutes=pod_age))
+    again = Occurrence(refused.view.uid, "FailedCreate", "exceeded quota", NOW, ago(minutes=9))
+    blocker = blocker_of(batchjob().with_job(refused).with_(occurrences=(again,)))
+    assert blocker is not None
+    assert blocker.since == since
 
 
 @pytest.mark.parametrize(

@@ -146,3 +146,10 @@ def test_only_warnings_are_occurrences() -> None:
     ]
     (found,) = parsing.parse_occurrences(events)
     assert (found.uid, found.reason, found.at) == ("u", "FailedMount", MOMENT)
+
+
+def test_an_event_that_comes_again_and_again_has_its_first_time() -> None:
+    event = {"type": "Warning", "count": 99, "firstTimestamp": "2026-03-01T11:00:00Z", "lastTimestamp": AT}
+    (found,) = parsing.parse_occurrences([event])
+    assert found.at == MOMENT
+    assert found.first_at == MOMENT.replace(hour=11, minute=0, second=0)

@@ -116,7 +116,8 @@ def _no_pods(observed: Observed, job: JobView) -> Blocker | None:
     refusals = [one for one in _of(observed.occurrences, job.uid, "FailedCreate") if one.at >= newest]
     if not refusals:
         return _cannot_start(observed, job)
-    last, since = refusals[-1], refusals[0].at
+    last = refusals[-1]
+    since = max(newest, min(one.first_at or one.at for one in refusals))
     account = re.search(r'serviceaccount "([^"]+)" not found', last.message)
     if account is not None:
         where = f"in namespace {observed.identity.namespace!r}"

@@ -143,12 +143,14 @@ class PodView:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """An Event of the kubelet or the Job controller about a child that doesn't start."""
+    """An Event of the kubelet or the Job controller about a child that doesn't start. One that comes again and again is
+    kept as one, which was first seen at `first_at`."""
 
     uid: str
     reason: str
     message: str
     at: datetime
+    first_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,17 +91,18 @@ def parse_pods(items: Iterable[Raw]) -> tuple[PodView, ...]:
 
 def parse_occurrences(items: Iterable[Raw]) -> tuple[Occurrence, ...]:
     """Warnings among Events."""
-    return tuple(
-        Occurrence(
-            uid=(raw.get("involvedObject") or {}).get("uid", ""),
-            reason=raw.get("reason") or "",
-            message=raw.get("message") or "",
-            at=parse_time(
-                (raw.get("series") or {}).get("lastObservedTime") or raw.get("lastTimestamp") or raw.get("eventTime")
-            ),
-        )
-        for raw in items
-        if raw.get("type") == "Warning"
+    return tuple(_occurrence(raw) for raw in items if raw.get("type") == "Warning")
+
+
+def _occurrence(raw: Raw) -> Occurrence:
+    first = raw.get("firstTimestamp") or raw.get("eventTime")
+    last = (raw.get("series") or {}).get("lastObservedTime") or raw.get("lastTimestamp") or raw.get("eventTime")
+    return Occurrence(
+        uid=(raw.get("involvedObject") or {}).get("uid", ""),
+        reason=raw.get("reason") or "",
+        message=raw.get("message") or "",
+        at=parse_time(last),
+        first_at=parse_time(first) if first else None,
     )
 
 
