@@ -396,6 +396,45 @@ class TestInputGone:
             assert len(report.warnings) == 1
 
 
+class TestAppliedAgain:
+    """The next BatchJob of the name goes on from what a closing merge published."""
+
+    def test_stopped_again_at_once_it_publishes_the_same(self, either_job: JobUnderTest, stub: StubProcess) -> None:
+        job = either_job
+        planned = job.plan()
+        commit(job, planned, 1, 4)
+        keep(job, planned, success(planned, 3), failure(planned, 0))
+        close(job, planned)
+        results = job.published_bytes("results.jsonl")
+        again = job.plan()
+        assert again.fingerprint == f"{planned.fingerprint}-2"
+        report = close(job, again, Undone.EXPIRED)
+        assert job.published_bytes("results.jsonl") == results
+        assert report.error_codes == {"batch_expired": 11}, "the one that had failed may be sent again"
+        every_request_ended_once(job, report)
+
+        sent = stub.arrivals().total
+        last = job.complete()
+        assert last.request_counts.completed == LINES
+        assert stub.arrivals().total == sent + 11
+        every_request_ended_once(job, last)
+
+    def test_with_the_input_back_what_had_no_line_is_done(
+        self, job: JobUnderTest, s3_bucket: S3Bucket, stub: StubProcess
+    ) -> None:
+        job = small(job.at(bucket_place(s3_bucket, s3_bucket.server.endpoint_url)))
+        planned = job.plan()
+        commit(job, planned, 1)
+        keep(job, planned, success(planned, 9), failure(planned, 8), shard=2)
+        job.stage().input_store.delete([job.stage().input_key])
+        close(job, planned)
+        sent = stub.arrivals().total
+        report = job.input(chat_lines(LINES)).complete()
+        assert (report.request_counts.completed, report.warnings) == (LINES, ())
+        assert stub.arrivals().total == sent + 15
+        every_request_ended_once(job, report)
+
+
 class TestStore:
     """A store that refuses, is away, or holds what can't be read."""
 
