@@ -42,7 +42,7 @@ def open_store(
     return S3Store(location.bucket, clients, kms_key_id=settings.kms_key_id)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=2)
 def _clients(settings: StorageSettings, credentials_dir: Path | None, ca_bundle: Path | None) -> S3Clients:
     """Input and output mostly lie in the same store; then they share connections and memory."""
     from batchwright.storage.s3_client import S3Clients  # noqa: PLC0415
