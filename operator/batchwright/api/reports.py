@@ -83,7 +83,7 @@ class MergeProgress(TolerantModel):
     bytes_total: status.Count = 0
     """0 until the shard records are read."""
     message: Sentence = ""
-    """What it waits for, empty while it works."""
+    """What it waits for, or does before it joins: closing unfinished shards. Empty otherwise."""
 
 
 class InterruptedReport(TolerantModel):

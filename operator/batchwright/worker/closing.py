@@ -88,6 +88,10 @@ def _left_behind(store: ObjectStore, layout: WorkLayout) -> dict[int, int]:
     return left
 
 
+class _StoppedError(Exception):
+    """Closing has ended for another reason, which is told instead."""
+
+
 class _Closing:
     """Closes shards, several at once, each in a thread."""
 
@@ -133,7 +137,7 @@ class _Closing:
                     _await_some(working)
                     closed(total - len(working), total)
             except BaseException:
-                self._stopped.set()  # those that are at work wait for no store any more
+                self._stopped.set()  # those that are at work commit nothing and wait for no store any more
                 raise
 
     def _bytes_of(self, number: int) -> int:
@@ -208,6 +212,8 @@ class _Closing:
             self._call(shard.commit)
 
     def _call(self, call: Callable[[], R]) -> R:
+        if self._stopped.is_set():
+            raise _StoppedError
         return self._patience.call(call, stopped=self._stopped)
 
 

@@ -316,9 +316,9 @@ class TestZombies:
         assert (report.request_counts.completed, report.errors) == (LINES, None)
         every_request_ended_once(job, report)
 
-    def test_one_that_wakes_up_later_changes_nothing(self, either_job: JobUnderTest, stub: StubProcess) -> None:
+    def test_one_that_wakes_up_later_changes_nothing(self, proxied_job: JobUnderTest, stub: StubProcess) -> None:
         lines = [line | chat_line(line["custom_id"], "delay=4,times=1") for line in chat_lines(LINES)]
-        job = either_job.with_spec(requests={"maxConcurrency": LINES}).input(lines)
+        job = proxied_job.with_spec(requests={"maxConcurrency": LINES}).input(lines)
         planned = job.plan()
         zombie = job.start_worker(planned, spool="zombie")
         wait_until(lambda: stub.arrivals().total == LINES)
