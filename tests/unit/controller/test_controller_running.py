@@ -18,6 +18,7 @@ from batchwright.controller.core.plan_of_actions import (
     CreateJob,
     DeleteJob,
     MarkPodFailed,
+    SuspendJob,
 )
 from builders import NOW, JobBuilder, ago, batchjob, job
 from fixtures.reconciling import after, created, failed_with, failing_with, failure, plan_for, status_of
@@ -32,6 +33,15 @@ class TestRunning:
         assert status.request_counts == RequestCounts(total=4000, completed=1000, failed=10)
         assert (status.progress, status.rate, status.eta) == ("1010/4000", "50/s", "60s")
         assert status.shards == ShardCounts(total=4, completed=2)
+
+    def test_a_run_is_suspended_also_while_the_spec_cannot_be_used(self) -> None:
+        run = job("run", 1).running_pod(index=0)
+        builder = batchjob().planned().with_job(run).with_spec(worker={"volumes": [{"name": "batchwright-x"}]})
+        assert plan_for(builder).actions == ()
+        suspended = plan_for(builder.suspended())
+        assert suspended.actions == (SuspendJob(run.view.name, run.view.uid, suspended=True),)
+        assert suspended.status is not None
+        assert conditions.is_true(suspended.status, ConditionType.SUSPENDED)
 
     def test_a_job_that_does_not_start_is_made_anew_once_the_spec_is_mended(self) -> None:
         run = job("run", 1).waiting_pod("ImagePullBackOff", "no such image").with_(completions=4)

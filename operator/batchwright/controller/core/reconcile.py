@@ -31,7 +31,7 @@ from batchwright.controller.core import (
     worker_config,
 )
 from batchwright.controller.core.blockers import Blocker, ServerState
-from batchwright.controller.core.observed import JobView, Observed
+from batchwright.controller.core.observed import JobView, Observed, Stage
 from batchwright.controller.core.plan_of_actions import Action, CreateJob, DeleteJob, Plan, Wait
 from batchwright.controller.core.step import Advance, Step, failed
 from batchwright.controller.core.stops import Stop
@@ -89,8 +89,16 @@ def _unusable(observed: Observed, problem: str, now: datetime) -> Step:
         return Step(Phase.FAILED, Reason.INVALID_SPEC, message)
     # Requests are running, and paid for: what runs goes on, and the next step waits until the field is mended.
     blocker = Blocker(Reason.INVALID_SPEC, f"{message} Mend it, and the work goes on.", observed.identity.created_at)
-    phase = observed.status.phase or Phase.IN_PROGRESS
-    return Step(phase, Reason.INVALID_SPEC, blocker.message, blocker=blocker, wait=Wait(timedelta(seconds=30)))
+    spec, job = observed.spec, observed.job(Stage.RUN, running.number(observed))
+    return Step(
+        phase=observed.status.phase or Phase.IN_PROGRESS,
+        reason=Reason.INVALID_SPEC,
+        message=blocker.message,
+        actions=running.pause_or_resume(job, spec) if spec is not None and job is not None else (),
+        blocker=blocker,
+        suspended=spec is not None and bool(spec.suspend),
+        wait=Wait(timedelta(seconds=30)),
+    )
 
 
 def _work(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settings, *, usable: bool) -> Step:

@@ -90,7 +90,12 @@ def _actions(
             workers=workers,
         )
         return (CreateJob(manifest),)
-    if job.deleting:
+    return pause_or_resume(job, spec)
+
+
+def pause_or_resume(job: JobView, spec: BatchJobSpec) -> tuple[Action, ...]:
+    """Bring a run Job to where `spec.suspend` wants it."""
+    if job.deleting or job.end is not None:
         return ()
     if spec.suspend and not job.suspended:
         # Kueue would resume a suspended Job whose Workload is admitted. Deleting it gives the quota back, and the
