@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import ExitCode
@@ -23,6 +23,7 @@ from fixtures.world.api_server import KINDS, Raw
 from fixtures.world.cluster import NODES
 from fixtures.world.ending import run_to_the_end
 from fixtures.world.laws import TRANSITIONS
+from fixtures.world.looks import check_rest
 from fixtures.world.object_store import LINES
 from fixtures.world.operator import Look, Trouble
 from fixtures.world.workers import failure
@@ -36,6 +37,18 @@ numbers = st.integers(0, 2**16)
 seldom = st.sampled_from([False, False, False, True])
 """For what ends everything: most of a history should have something to happen to."""
 lags = st.fixed_dictionaries({kind: st.integers(0, 12) for kind in KINDS if kind not in ("nodes", "events")})
+EVENTS = (
+    "nothing",
+    "cancel",
+    "suspend",
+    "expire",
+    "too many fail",
+    "workers stop in between",
+    "workers stop in between",
+    "workers fail for good",
+    "children vanish",
+    "node lost",
+)
 endings = st.sampled_from(
     [
         (137, None, "OOMKilled"),
@@ -51,6 +64,8 @@ class Histories(RuleBasedStateMachine):
     """Random things happen; between them an operator looks, now and then."""
 
     world: World
+    disorder = False
+    """Whether operators may see the past, and nodes be lost: without that, the laws are stricter."""
 
     @initialize(
         given=st.fixed_dictionaries(
@@ -58,18 +73,53 @@ class Histories(RuleBasedStateMachine):
             optional={"completionWindow": st.just("1h"), "queueName": st.just("batch")},
         ),
         outcomes=st.dictionaries(st.integers(0, LINES - 1), st.sampled_from(["400", "500"]), max_size=4),
-        earlier=st.sampled_from([None, None, "ends", "is cancelled", "is deleted"]),
-        rounds=st.integers(0, 7),
+        earlier=st.sampled_from([None, None, None, None, "ends", "is cancelled", "is deleted"]),
+        rounds=st.sampled_from([3, 4, 0, 1, 2, 3, 4, 5, 7]),
+        disorder=st.booleans(),
+        late=st.booleans(),
+        event=st.sampled_from(EVENTS),
     )
-    def begin(self, given: dict[str, Any], outcomes: dict[int, str], earlier: str | None, rounds: int) -> None:
-        """Histories begin at any stage, maybe after an earlier BatchJob: chance alone would seldom get far."""
+    def begin(
+        self,
+        *,
+        given: dict[str, Any],
+        outcomes: dict[int, str],
+        earlier: str | None,
+        rounds: int,
+        disorder: bool,
+        late: bool,
+        event: str,
+    ) -> None:
+        """Histories begin at any stage, maybe after an earlier BatchJob, and with something that happens then: chance
+        alone would seldom get far."""
         self.world = World(given)
         self.world.server.outcomes = outcomes
+        self.disorder = disorder
         if earlier is not None:
             self.an_earlier_one(earlier)
             self.world.apply(given)
         for _ in range(rounds):
             self.all_goes_well_for_a_while(2)
+        self.world.cluster.pods_end_late = late
+        self.happen(event)
+
+    def happen(self, event: str) -> None:
+        match event:
+            case "cancel" | "suspend":
+                self.world.change(**{event: True})
+            case "expire":
+                self.world.change(completionWindow="1s")
+            case "too many fail":
+                self.world.change(requests={"maxFailures": 0})
+            case "workers stop in between":
+                self.a_container_dies(0, (0, None, "Completed"), everywhere=True)
+            case "workers fail for good":
+                self.containers_die_again_and_again((1, None, "Error"), 8)
+            case "children vanish":
+                for name in list(self.world.api.all("jobs")):
+                    self.world.api.delete("jobs", name)
+            case "node lost":
+                self.a_node_is_lost_for_good()
 
     def an_earlier_one(self, end: str) -> None:
         """A BatchJob of the same name and input that is gone by now."""
@@ -92,16 +142,20 @@ class Histories(RuleBasedStateMachine):
             if look.plan is None or not look.carried_out or self.world.is_blocked(look.plan):
                 return
             if number and look.plan.changes_nothing:
+                assert look.observed is not None
+                check_rest(look.observed)
                 return
             if (woken or number) and not _changes_what_it_saw(look):
                 again = self.world.decide()
                 assert again is None or again.changes_nothing, f"a second look has more to do: {again}"
         raise AssertionError("it doesn't come to rest")
 
+    @precondition(lambda self: self.disorder)
     @rule(seen=lags, number=st.integers(0, 1))
     def an_operator_sees_the_past(self, seen: dict[str, int], number: int) -> None:
         self.world.look(number, Trouble(lags=seen))
 
+    @precondition(lambda self: self.disorder)
     @rule(number=st.sampled_from([0, 0, 1]), woken=st.booleans())
     def another_operator_looks(self, number: int, woken: bool) -> None:
         self.world.look(number, woken=woken)
@@ -195,16 +249,21 @@ class Histories(RuleBasedStateMachine):
                 self.world.api.delete("jobs", name)
         self.world.sync()
 
+    @precondition(lambda self: self.disorder)
     @rule(number=st.integers(0, 1), dead=st.booleans())
     def a_node_is_lost(self, number: int, dead: bool) -> None:
         self.world.clear = False
         self.world.cluster.lose_node(NODES[number], self.world.now, dead=dead)
 
-    @rule(really=seldom)
-    def a_node_is_lost_for_good(self, really: bool) -> None:
-        if really:
-            self.world.one_node_stays_lost = True
-            self.a_node_is_lost(len(NODES) - 1, dead=True)
+    @precondition(lambda self: self.disorder)
+    @rule()
+    def a_node_is_lost_for_good(self) -> None:
+        self.world.one_node_stays_lost = True
+        self.a_node_is_lost(len(NODES) - 1, dead=True)
+
+    @rule(late=st.booleans())
+    def pods_end_at_once_or_late(self, late: bool) -> None:
+        self.world.cluster.pods_end_late = late
 
     @rule()
     def nodes_are_heard_again(self) -> None:
@@ -346,8 +405,8 @@ def test_phases_follow_each_other_as_it_is_drawn_in_the_documentation() -> None:
 
 TestHistories = pytest.mark.timeout(300 * LENGTH)(Histories.TestCase)
 TestHistories.settings = settings(
-    max_examples=150 * LENGTH,
-    stateful_step_count=40,
+    max_examples=250 * LENGTH,
+    stateful_step_count=30,
     deadline=None,
     phases=[phase for phase in Phase if phase is not Phase.explain],  # which would take minutes
     suppress_health_check=[HealthCheck.too_slow],
