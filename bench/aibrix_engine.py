@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from load import PATH, TIMEOUT_SECONDS, Load, Measured, bodies, cpu_seconds, measured
+from load import PATH, TIMEOUT_SECONDS, Load, Measured, Windows, bodies, cpu_seconds, measured
 
 WARM_UP_ROUNDS = 2
 """As the other contenders."""
@@ -26,7 +26,7 @@ async def measure_aibrix(load: Load) -> Measured:
 
     def finish() -> None:
         nonlocal result
-        result = result or measured(done - warm_up, started, cpu_started)
+        result = result or measured(done - warm_up, started, cpu_started, windows.quiet())
 
     async def feed() -> AsyncIterator[Any]:
         source = bodies()
@@ -44,9 +44,12 @@ async def measure_aibrix(load: Load) -> Measured:
             started, cpu_started = time.perf_counter(), cpu_seconds()
             loop.call_later(load.seconds, finish)
 
+    windows = Windows(lambda: done)
+    watching = asyncio.create_task(windows.watch())
     source = StaticEndpointSource(load.url, capacity=load.concurrency, timeout=TIMEOUT_SECONDS)
     await DispatchEngine(source).run(feed(), on_result, max_concurrency=load.concurrency)
     await source.aclose()
+    watching.cancel()
     finish()
     assert result is not None
     return result

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from aibrix_engine import measure_aibrix
-from load import HEADERS, PATH, TIMEOUT_SECONDS, Load, Measured, bodies, cpu_seconds, measured
+from load import HEADERS, PATH, TIMEOUT_SECONDS, Load, Measured, Windows, bodies, cpu_seconds, measured
 from worker_run import measure_worker
 
 Send = Callable[[bytes], Awaitable[None]]
@@ -176,7 +176,7 @@ async def drive(send: Send, load: Load) -> Measured:
         # At the end of the time and not of the last request: the tail, with ever less in flight, is no
         # part of the rate.
         nonlocal result
-        result = measured(done, started, cpu_started)
+        result = measured(done, started, cpu_started, windows.quiet())
 
     async def worker() -> None:
         nonlocal remaining, done
@@ -185,10 +185,13 @@ async def drive(send: Send, load: Load) -> Measured:
             await send(next(source))
             done += 1
 
+    windows = Windows(lambda: done)
+    watching = asyncio.create_task(windows.watch())
     end = asyncio.get_running_loop().call_later(load.seconds, finish)
     await asyncio.gather(*(worker() for _ in range(load.concurrency)))
     end.cancel()
-    return result or measured(done, started, cpu_started)
+    watching.cancel()
+    return result or measured(done, started, cpu_started, windows.quiet())
 
 
 async def measure(contender: Contender, load: Load) -> Measured:

@@ -128,6 +128,12 @@ def cpu(one: Measured) -> float:
     return 1000 * one.cpu_seconds / one.requests
 
 
+def quiet_us(runs: list[Measured]) -> str:
+    """CPU of a request in the quietest moments of all rounds, in microseconds."""
+    quiet = [one.quiet_cpu_seconds for one in runs if one.quiet_cpu_seconds is not None]
+    return f"{1e6 * min(quiet):.0f}" if quiet else "-"
+
+
 def ratio(table: Table, name: str, reference: str, figure: Callable[[Measured], float]) -> str:
     if reference not in table:
         return "-"
@@ -136,7 +142,16 @@ def ratio(table: Table, name: str, reference: str, figure: Callable[[Measured], 
 
 
 def rows(table: Table) -> Iterator[tuple[str, ...]]:
-    yield ("client", "req/s", "range", *(f"x {r}" for r in REFERENCES), "CPU s per 1,000", CPU_RATIO, "RSS MB")
+    yield (
+        "client",
+        "req/s",
+        "range",
+        *(f"x {r}" for r in REFERENCES),
+        "CPU s per 1,000",
+        CPU_RATIO,
+        "least CPU µs",
+        "RSS MB",
+    )
     for name, runs in table.items():
         rates = [rate(one) for one in runs]
         yield (
@@ -146,6 +161,7 @@ def rows(table: Table) -> Iterator[tuple[str, ...]]:
             *(ratio(table, name, reference, rate) for reference in REFERENCES),
             f"{median(cpu(one) for one in runs):.3f}",
             ratio(table, name, REFERENCES[0], cpu),
+            quiet_us(runs),
             f"{median(one.peak_rss_mb for one in runs):.0f}" if runs[0].peak_rss_mb else "-",
         )
 

@@ -1,10 +1,11 @@
 """What is sent, how much of it, and what is measured: the same for every contender."""
 
+import asyncio
 import itertools
 import json
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 PATH = "/v1/chat/completions"
@@ -31,6 +32,8 @@ class Measured:
     seconds: float
     cpu_seconds: float
     peak_rss_mb: float
+    quiet_cpu_seconds: float | None = None
+    """For each request, in the quietest tenth of the windows: who else runs on the machine hardly shows in it."""
 
 
 def make_body(number: int) -> bytes:
@@ -57,7 +60,39 @@ def cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def measured(requests: int, started: float, cpu_started: float) -> Measured:
+WINDOW_SECONDS = 0.1
+LEAST_REQUESTS = 20
+
+
+class Windows:
+    """CPU time for each request, in windows of a tenth of a second."""
+
+    def __init__(self, done: Callable[[], int]) -> None:
+        self._done = done
+        self._each: list[float] = []
+
+    async def watch(self) -> None:
+        """Look until cancelled."""
+        before, cpu = self._done(), cpu_seconds()
+        while True:
+            await asyncio.sleep(WINDOW_SECONDS)
+            now, cpu_now = self._done(), cpu_seconds()
+            if now - before >= LEAST_REQUESTS:
+                self._each.append((cpu_now - cpu) / (now - before))
+                before, cpu = now, cpu_now
+
+    def quiet(self) -> float | None:
+        """Seconds for each request in the quietest tenth."""
+        return sorted(self._each)[len(self._each) // 10] if self._each else None
+
+
+def measured(requests: int, started: float, cpu_started: float, quiet_cpu_seconds: float | None = None) -> Measured:
     """Close a measurement that began at the given readings of perf_counter and cpu_seconds."""
     peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return Measured(requests, time.perf_counter() - started, cpu_seconds() - cpu_started, round(peak_kib / 1024, 1))
+    return Measured(
+        requests,
+        time.perf_counter() - started,
+        cpu_seconds() - cpu_started,
+        round(peak_kib / 1024, 1),
+        quiet_cpu_seconds,
+    )

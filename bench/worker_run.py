@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from load import Load, Measured, cpu_seconds, make_body, make_line, measured
+from load import Load, Measured, Windows, cpu_seconds, make_body, make_line, measured
 from servers.nginx import COMPLETION
 from stages import open_stage_in
 
@@ -109,8 +109,11 @@ async def watch(runner: "Runner", progress: "RunProgress", load: Load, finished:
     while completed() < WARM_UP_ROUNDS * load.concurrency and not finished.is_set():  # noqa: ASYNC110 - nothing to wait on
         await asyncio.sleep(0.01)
     before, started, cpu_started = completed(), time.perf_counter(), cpu_seconds()
+    windows = Windows(completed)
+    watching = asyncio.create_task(windows.watch())
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(finished.wait(), load.seconds)
-    result = measured(completed() - before, started, cpu_started)
+    watching.cancel()
+    result = measured(completed() - before, started, cpu_started, windows.quiet())
     runner.stop()
     return result
