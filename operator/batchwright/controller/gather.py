@@ -49,6 +49,9 @@ class ChildrenReader(Protocol):
     def node(self, name: str) -> RawObject | None:
         """A node."""
 
+    def namespace_is_terminating(self, name: str) -> bool:
+        """Whether a namespace is being deleted."""
+
 
 class Gatherer:
     """Reads what the core decides from: four calls, and a few more only while something doesn't start or end."""
@@ -83,6 +86,8 @@ class Gatherer:
                 node: node_is_ready(self._children.node(node))
                 for node in {pod.node for pod in lost_nodes.suspects(pods, now, self._settings)}
             },
+            namespace_terminating=bool(lost_nodes.held(jobs, pods))
+            and self._children.namespace_is_terminating(namespace),
             at=now,
         )
 

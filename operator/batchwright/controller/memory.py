@@ -34,6 +34,7 @@ class Reading:
     occurrences: tuple[Occurrence, ...]
     nodes_ready: Mapping[str, bool]
     at: datetime
+    namespace_terminating: bool = False
 
     @property
     def version(self) -> str:
@@ -100,6 +101,7 @@ class Memory:
             pods=self.reading.pods,
             occurrences=self.reading.occurrences,
             nodes_ready=self.reading.nodes_ready,
+            namespace_terminating=self.reading.namespace_terminating,
             progress=self.progress,
             heard=tuple(self.heard.values()),
             merging=self.merging,

@@ -105,6 +105,16 @@ class Children:
         except errors.NotFound:
             return None
 
+    def namespace_is_terminating(self, name: str) -> bool:
+        """Whether a namespace is being deleted; False where we may not know."""
+        try:
+            namespace = self._connection.get(path_of("v1", "namespaces", None, name))
+        except errors.Refused:
+            return False
+        except errors.NotFound:
+            return True
+        return bool(namespace["metadata"].get("deletionTimestamp"))
+
     def cluster_identity(self) -> str:
         """The UID of the namespace kube-system, which names a cluster for as long as it lives."""
         namespace = self._connection.get(path_of("v1", "namespaces", None, "kube-system"))

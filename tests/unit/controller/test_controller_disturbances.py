@@ -378,6 +378,17 @@ def test_pods_that_a_deleted_job_left_behind_are_deleted(phase: str) -> None:
     assert not any(isinstance(action, DeletePod) for action in going.actions)
 
 
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_namespace_that_is_to_go_is_not_kept_by_pods_that_no_other_can_follow(phase: str) -> None:
+    held = replace(at_work(phase).pods[0], phase="Failed", delete_by=NOW)
+    waiting = in_phase(phase, replace(STAGES[phase], pods=(held,)))
+    assert not _deletes_a_job(waiting), "the Job controller makes another pod first"
+    assert _deletes_a_job(waiting.with_(namespace_terminating=True))
+    running = replace(held, phase="Running")
+    leaving = in_phase(phase, replace(STAGES[phase], pods=(running,)))
+    assert not _deletes_a_job(leaving.with_(namespace_terminating=True)), "it has its grace period"
+
+
 MENDED = {"worker": {"resources": {"limits": {"memory": "1Gi"}}}}
 
 

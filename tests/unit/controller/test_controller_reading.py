@@ -15,6 +15,8 @@ from batchwright.controller.settings import Settings
 from builders import IDENTITY, NOW, ago, job
 from fixtures.kubernetes_api import RAW, Api, raw_child, reading
 
+RUN_LABELS = {"batchwright.dev/stage": "run", "batchwright.dev/run": "1"}
+
 
 class TestGather:
     def read(self, api: Api) -> Reading | None:
@@ -62,6 +64,23 @@ class TestGather:
         assert reading is not None
         assert reading.nodes_ready == {"node-2": False}
         assert Api(pods=[]).called("node") == []
+
+    @pytest.mark.parametrize(
+        ("phase", "deleted", "asked"), [("Failed", True, 1), ("Running", True, 0), ("Failed", False, 0)]
+    )
+    def test_a_namespace_is_read_only_for_a_pod_that_is_kept_beyond_its_end(
+        self, phase: str, deleted: bool, asked: int
+    ) -> None:
+        deletion = {"deletionTimestamp": NOW.isoformat()} if deleted else {}
+        run = raw_child("run", ago(hours=1), "run", metadata={"uid": "uid-job", "labels": RUN_LABELS})
+        pod = raw_child(
+            "pod", ago(hours=1), "run", metadata={"labels": RUN_LABELS, **deletion}, status={"phase": phase}
+        )
+        api = Api(jobs=[run], pods=[pod], namespace_is_terminating=True)
+        reading = self.read(api)
+        assert reading is not None
+        assert reading.namespace_terminating is bool(asked)
+        assert len(api.called("namespace_is_terminating")) == asked
 
 
 class TestMemory:

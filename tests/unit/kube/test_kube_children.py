@@ -107,3 +107,18 @@ def test_only_the_very_pod_is_deleted() -> None:
 
 def test_a_config_map_that_is_not_there_is_none() -> None:
     assert children(ApiServer()).config_map("demo", "x") is None
+
+
+@pytest.mark.parametrize(
+    ("namespace", "terminating"),
+    [
+        ({"metadata": {}}, False),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, True),
+        (None, True),
+    ],
+)
+def test_whether_a_namespace_is_to_go(namespace: RawObject | None, terminating: bool) -> None:
+    server = ApiServer()
+    if namespace is not None:
+        server.objects["/api/v1/namespaces/demo"] = namespace
+    assert children(server).namespace_is_terminating("demo") is terminating

@@ -196,6 +196,7 @@ class Observed:
     pods: tuple[PodView, ...] = ()
     occurrences: tuple[Occurrence, ...] = ()
     nodes_ready: Mapping[str, bool] = field(default_factory=dict)
+    namespace_terminating: bool = False
     progress: tuple[Progress, ...] = ()
     heard: tuple[Heard, ...] = ()
     """What the workers that answered said last, one for each index of each run."""
