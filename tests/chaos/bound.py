@@ -15,6 +15,8 @@ from chaos.script import Action, Manner, Script, Target
 SEGMENT_SECONDS = 5.0
 WRITE_SECONDS = 5.0
 """A segment takes so long to be written, at most, where the storage is not away: on a busy machine."""
+FAREWELL_SECONDS = 20.0
+"""A worker that was asked to leave has written what it finished after so many seconds, at most."""
 FAREWELL_FLIGHTS = 4
 """A server that was asked to end gives up what is in flight, and what comes again before it is seen to be gone."""
 
@@ -36,7 +38,7 @@ def allowance(script: Script, history: History) -> int:
             case _:
                 lost += workers * (script.concurrency + _segment(script, kill.at, history.storage_outages))
     for step in history.steps:
-        if step.job == script.name:
+        if step.job == script.name and step.live:
             lost += script.workers * _cost_of_step(script, step.action, step.at, history.storage_outages)
     return lost
 
@@ -54,7 +56,7 @@ def _cost_of_step(script: Script, action: Action, at: float, outages: Iterable[O
 
 def _asked_to_leave(script: Script, at: float, outages: Iterable[Outage]) -> int:
     """In good order nothing is lost, unless the server or the storage is away just then."""
-    away = sum(outage.within(at - SEGMENT_SECONDS, at + 60) for outage in outages)
+    away = sum(outage.within(at - SEGMENT_SECONDS, at + FAREWELL_SECONDS) for outage in outages)
     return script.concurrency + (_finished_in(script, SEGMENT_SECONDS + away) if away else 0)
 
 

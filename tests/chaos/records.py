@@ -36,6 +36,8 @@ class Taken:
     job: str
     action: Action
     at: float
+    live: bool = True
+    """Whether it had workers, perhaps: it had not ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,7 @@ class Runner:
             case Action.APPLY_AGAIN:
                 self._world.delete(job.name)
                 course.leaving = job.uid
-        self._steps.append(Taken(job.name, action, self._now()))
+        self._steps.append(Taken(job.name, action, self._now(), live=not job.terminal))
         self._say(f"{self._now():6.1f}  {job.name}: {action}, {job.phase} with {job.done}/{job.total}")
         course.last_at = self._now()
         if action is not Action.APPLY_AGAIN:

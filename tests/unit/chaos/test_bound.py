@@ -61,6 +61,10 @@ def test_the_cost_of_a_step(action: Action, cost: int) -> None:
     assert allowance(SCRIPT, history(steps=(Taken("job", action, 5.0), Taken("other", action, 5.0)))) == cost
 
 
+def test_one_that_has_ended_has_no_workers_that_lose_anything() -> None:
+    assert allowance(SCRIPT, history(steps=(Taken("job", Action.APPLY_AGAIN, 5.0, live=False),))) == 0
+
+
 def test_a_worker_that_can_not_write_before_it_leaves_loses_a_segment() -> None:
     asked = history(steps=(Taken("job", Action.SUSPEND, 10.0),), storage_outages=(Outage(12.0, 15.0),))
     assert allowance(SCRIPT, asked) == 2 * (FLIGHT + 8 * (5 + 3))
