@@ -148,11 +148,16 @@ test-scale: env ## A million lines run, 20 million planned, a minute of 429: 20 
 .PHONY: chaos
 chaos: KUBECONFIG := $(CURDIR)/.cluster/kubeconfig
 chaos: env ## Random kills of everything under 20 BatchJobs, on a cluster of two nodes; half an hour; ARGS="--seed 7"
+	@$(STEP) chaos-histories ARGS=
 	@$(STEP) cluster-up NODES=2
 	@$(KUBECTL) cordon node-2
 	@$(STEP) images
 	@$(STEP) quickstart KUBECONFIG=$(KUBECONFIG)
 	@PYTHONPATH=tests $(BIN)/python -m chaos --report docs/reliability.md $(ARGS)
+
+.PHONY: chaos-histories
+chaos-histories: env ## The property test's random histories, twenty times as many: no cluster, some minutes
+	@BATCHWRIGHT_HISTORIES=20 $(BIN)/pytest tests/property/test_reconcile.py $(ARGS)
 
 .PHONY: cluster-ready
 cluster-ready: KUBECONFIG := $(TEST_KUBECONFIG)

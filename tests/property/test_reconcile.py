@@ -26,16 +26,15 @@ from fixtures.world.laws import TRANSITIONS
 from fixtures.world.looks import check_rest
 from fixtures.world.object_store import LINES
 from fixtures.world.operator import Look, Trouble
+from fixtures.world.people import People
 from fixtures.world.workers import failure
-from fixtures.world.world import NAME, World
+from fixtures.world.world import World
 
 REPOSITORY = Path(__file__).parents[2]
 MOST_LOOKS = 6
 LENGTH = int(os.environ.get("BATCHWRIGHT_HISTORIES", "1"))
 """How many times the usual number of histories: `make chaos` asks for more."""
 numbers = st.integers(0, 2**16)
-seldom = st.sampled_from([False, False, False, True])
-"""For what ends everything: most of a history should have something to happen to."""
 lags = st.fixed_dictionaries({kind: st.integers(0, 12) for kind in KINDS if kind not in ("nodes", "events")})
 EVENTS = (
     "nothing",
@@ -60,10 +59,9 @@ endings = st.sampled_from(
 )
 
 
-class Histories(RuleBasedStateMachine):
+class Histories(People, RuleBasedStateMachine):
     """Random things happen; between them an operator looks, now and then."""
 
-    world: World
     disorder = False
     """Whether operators may see the past, and nodes be lost: without that, the laws are stricter."""
 
@@ -232,11 +230,17 @@ class Histories(RuleBasedStateMachine):
         if pod is not None:
             self.world.api.delete("pods", pod["metadata"]["name"])
 
-    @rule(number=numbers, foreground=st.booleans())
-    def a_job_is_deleted(self, number: int, foreground: bool) -> None:
+    @rule(number=numbers, cascade=st.sampled_from(["background", "foreground", "orphan"]))
+    def a_job_is_deleted(self, number: int, cascade: str) -> None:
         job = _pick(list(self.world.api.all("jobs").values()), number)
-        if job is not None:
-            self.world.api.delete("jobs", job["metadata"]["name"], foreground=foreground)
+        if job is not None and cascade == "orphan":
+            self.world.api.orphan(job["metadata"]["name"])
+        elif job is not None:
+            self.world.api.delete("jobs", job["metadata"]["name"], foreground=cascade == "foreground")
+
+    @rule(admits=st.booleans())
+    def the_queue_admits_or_holds(self, admits: bool) -> None:
+        self.world.queue(admits=admits)
 
     @rule()
     def jobs_end_and_vanish_unseen(self) -> None:
@@ -291,86 +295,6 @@ class Histories(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.world.pass_time(seconds=seconds)
 
-    # People
-
-    @rule(suspend=st.booleans())
-    def the_user_suspends_or_resumes(self, suspend: bool) -> None:
-        self.world.change(suspend=suspend)
-
-    @rule(image=st.sampled_from(["a:1", "b:1"]))
-    def the_user_changes_the_image(self, image: str) -> None:
-        self.world.change(worker={"image": image})
-
-    @rule(parallelism=st.integers(1, 4))
-    def the_user_changes_the_number_of_workers(self, parallelism: int) -> None:
-        self.world.change(sharding={"parallelism": parallelism})
-
-    @rule(window=st.sampled_from([None, None, "10m", "1h", "24h"]))
-    def the_user_changes_the_window(self, window: str | None) -> None:
-        self.world.change(completionWindow=window)
-
-    @rule(bound=st.sampled_from([None, 0, 2, "25%"]))
-    def the_user_bounds_the_failures(self, bound: int | str | None) -> None:
-        self.world.change(requests={"maxFailures": bound})
-
-    @rule(really=seldom)
-    def the_user_cancels(self, really: bool) -> None:
-        if really:
-            self.world.change(cancel=True)
-
-    @rule(usable=st.booleans())
-    def the_user_breaks_or_mends_the_spec(self, usable: bool) -> None:
-        """A volume of a name that is the operator's own passes the CRD's schema."""
-        volumes = [] if usable else [{"name": "batchwright-job", "emptyDir": {}}]
-        self.world.change(worker={"volumes": volumes})
-
-    @rule(seconds=st.sampled_from([None, None, 0, 3600]))
-    def the_user_sets_a_ttl(self, seconds: int | None) -> None:
-        self.world.change(ttlSecondsAfterFinished=seconds)
-
-    @rule()
-    def finished_batchjobs_are_swept(self) -> None:
-        self.world.operators[0].sweep(self.world.now)
-
-    def delete(self, *, foreground: bool = False) -> None:
-        if self.world.batchjob() is not None:
-            self.world.api.delete("batchjobs", NAME, foreground=foreground)
-        self.world.sync()
-        self.world.look()
-        if foreground:
-            for _ in range(3):
-                self.world.sync()
-
-    @rule(foreground=st.booleans(), really=seldom)
-    def the_user_deletes_it(self, foreground: bool, really: bool) -> None:
-        if really:
-            self.delete(foreground=foreground)
-
-    @rule(
-        resume=st.sampled_from([None, None, None, "Never"]),
-        parallelism=st.integers(1, 3),
-        new_input=seldom,
-        replaces=seldom,
-    )
-    def the_user_applies_it_anew(self, resume: str | None, parallelism: int, new_input: bool, replaces: bool) -> None:
-        if self.world.batchjob() is not None and replaces:
-            self.delete()
-        if self.world.batchjob() is not None or self.world.api.namespace_terminating:
-            return
-        self.world.store.input_version += new_input
-        given = {"resume": resume} if resume else {}
-        self.world.apply({"sharding": {"parallelism": parallelism}, **given})
-
-    @rule(really=seldom)
-    def somebody_deletes_the_results(self, really: bool) -> None:
-        if really:
-            self.world.store.lose_published()
-
-    @rule(really=seldom, indeed=seldom)
-    def the_namespace_is_deleted(self, really: bool, indeed: bool) -> None:
-        if really and indeed:
-            self.world.api.namespace_terminating = True
-
     # What must hold
 
     @invariant()
@@ -405,7 +329,7 @@ def test_phases_follow_each_other_as_it_is_drawn_in_the_documentation() -> None:
 
 TestHistories = pytest.mark.timeout(300 * LENGTH)(Histories.TestCase)
 TestHistories.settings = settings(
-    max_examples=250 * LENGTH,
+    max_examples=400 * LENGTH,
     stateful_step_count=30,
     deadline=None,
     phases=[phase for phase in Phase if phase is not Phase.explain],  # which would take minutes
