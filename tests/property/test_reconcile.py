@@ -76,6 +76,7 @@ class Histories(People, RuleBasedStateMachine):
         disorder=st.booleans(),
         late=st.booleans(),
         event=st.sampled_from(EVENTS),
+        rounds_after=st.integers(0, 3),
     )
     def begin(
         self,
@@ -87,6 +88,7 @@ class Histories(People, RuleBasedStateMachine):
         disorder: bool,
         late: bool,
         event: str,
+        rounds_after: int,
     ) -> None:
         """Histories begin at any stage, maybe after an earlier BatchJob, and with something that happens then: chance
         alone would seldom get far."""
@@ -100,6 +102,8 @@ class Histories(People, RuleBasedStateMachine):
             self.all_goes_well_for_a_while(2)
         self.world.cluster.pods_end_late = late
         self.happen(event)
+        for _ in range(rounds_after):
+            self.all_goes_well_for_a_while(1)
 
     def happen(self, event: str) -> None:
         match event:
@@ -327,11 +331,18 @@ def test_phases_follow_each_other_as_it_is_drawn_in_the_documentation() -> None:
     assert set(drawn) == {(before.value, after.value) for before in TRANSITIONS for after in TRANSITIONS[before]}
 
 
-TestHistories = pytest.mark.timeout(300 * LENGTH)(Histories.TestCase)
-TestHistories.settings = settings(
-    max_examples=400 * LENGTH,
-    stateful_step_count=30,
-    deadline=None,
-    phases=[phase for phase in Phase if phase is not Phase.explain],  # which would take minutes
-    suppress_health_check=[HealthCheck.too_slow],
-)
+def _histories(number: int, steps: int) -> Any:
+    """A test of so many histories. Short ones stay with what they began with, long ones meet with everything."""
+    case = type("TestHistories", (Histories,), {}).TestCase
+    case.settings = settings(
+        max_examples=number * LENGTH,
+        stateful_step_count=steps,
+        deadline=None,
+        phases=[phase for phase in Phase if phase is not Phase.explain],  # which would take minutes
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    return pytest.mark.timeout(300 * LENGTH)(case)
+
+
+TestShortHistories = _histories(300, 6)
+TestLongHistories = _histories(250, 30)
