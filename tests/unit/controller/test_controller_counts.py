@@ -31,6 +31,17 @@ def test_the_workers_are_added_up_over_all_runs() -> None:
 
 
 @pytest.mark.parametrize(
+    ("run", "published", "failed"),
+    [(1, 0, 6), (1, 8, 8), (2, 0, 4), (2, 8, 4)],
+    ids=["first run", "first run, more published", "repair", "repair, more published"],
+)
+def test_a_repair_counts_no_failure_twice_where_it_matters(run: int, published: int, failed: int) -> None:
+    known = status(failed=published).model_copy(update={"run": run})
+    reports = [worker(0, failed=1), worker(1, failed=3 if run == 2 else 5), *[worker(0, failed=2, run=2)] * (run - 1)]
+    assert counts.without_repetitions(known, reports).failed == failed
+
+
+@pytest.mark.parametrize(
     ("before", "reports", "after"),
     [
         ((30, 5), [], (30, 5)),

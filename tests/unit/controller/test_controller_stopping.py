@@ -19,6 +19,7 @@ from batchwright.api.status import (
 )
 from batchwright.api.undone import Undone
 from batchwright.controller.core import conditions
+from batchwright.controller.core.observed import Refusal
 from batchwright.controller.core.plan_of_actions import CreateConfigMap, CreateJob, DeleteJob, Plan
 from batchwright.controller.settings import Settings
 from builders import IDENTITY, NOW, BatchJobBuilder, JobBuilder, ago, batchjob, config_map, job
@@ -426,6 +427,13 @@ class TestTooManyFailures:
             " 10 failed (400: 10). Results and errors are published."
         )
 
+    @pytest.mark.parametrize(("again", "stops"), [(10, False), (11, True)])
+    def test_what_is_done_again_in_a_repair_counts_once(self, again: int, stops: bool) -> None:
+        builder = batchjob().with_spec(requests={"maxFailures": 10}).planned(run=2)
+        builder = builder.with_job(ENDED_RUN, job("run", 2).running_pod(index=0))
+        reports = Progress(index=0, run=1, failed=10), Progress(index=0, run=2, failed=again)
+        assert bool(deleted(plan_for(builder.with_progress(*reports)))) is stops
+
     def test_the_totals_of_the_merge_count_not_what_workers_counted_twice(self) -> None:
         counted = batchjob().with_spec(requests={"maxFailures": 10}).planned().with_job(ENDED_RUN)
         counted = counted.with_status(request_counts=RequestCounts(total=4000, failed=15))
@@ -523,6 +531,21 @@ class TestTheClosingMerge:
         status = status_of(refused, hurried)
         assert status.phase is Phase.CANCELLED
         assert "exceeded quota" in end_of(status)[1]
+
+    def test_the_time_for_it_begins_with_the_target_however_long_it_was_finalizing(self) -> None:
+        finalizing = targeted(batchjob().planned().with_status(finalizing_at=ago(hours=9)), Reason.EXPIRED)
+        refused = finalizing.with_job(ENDED_RUN).refused("Job x", "exceeded quota", ago(seconds=1))
+        assert created(plan_for(refused)) == ["merge-1"]
+
+    @pytest.mark.parametrize("builder", [cancelling(RUNNING), batchjob().cancelled().with_job(job("plan").pod())])
+    def test_a_job_that_may_not_be_deleted_is_told(self, builder: BatchJobBuilder) -> None:
+        refusal = Refusal("Job x", "a policy keeps it", ago(minutes=1), "deleted")
+        status = status_of(builder.with_(refusals=(refusal,)))
+        assert status.phase is Phase.CANCELLING
+        stalled = conditions.find(status, ConditionType.STALLED)
+        assert stalled is not None
+        assert (stalled.status, stalled.reason) == ("True", "JobRefused")
+        assert "Job x can't be deleted: a policy keeps it" in (status.message or "")
 
     @pytest.mark.parametrize(("minutes", "waits"), [(9, True), (11, False)])
     def test_a_pod_that_never_ends_is_waited_for_so_long(self, minutes: int, waits: bool) -> None:

@@ -89,6 +89,19 @@ def requests(status: BatchJobStatus, progress: Iterable[Progress]) -> RequestCou
     return RequestCounts(total=before.total, completed=completed, failed=failed)
 
 
+def without_repetitions(status: BatchJobStatus, progress: Iterable[Progress]) -> RequestCounts:
+    """The same, with no failure counted twice: in a repair, a failed line may be done or taken up again that a worker
+    of an earlier run had counted. Of several runs the one with the most failures counts, which may be too few."""
+    counts = requests(status, progress)
+    if (status.run or 1) == 1:
+        return counts
+    failed: Counter[int] = Counter()
+    for report in _of_this_batchjob(status, progress):
+        failed[report.run] += report.failed
+    known = _reused(status).failed + max(failed.values(), default=0)
+    return counts.model_copy(update={"failed": min(counts.failed, known)})
+
+
 def _shards(status: BatchJobStatus, reports: tuple[Progress, ...], run: int) -> ShardCounts:
     before = status.shards or ShardCounts()
     completed = _reused(status).shards + sum(report.shards_completed for report in reports)

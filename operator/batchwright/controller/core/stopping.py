@@ -14,9 +14,9 @@ from typing import Any, assert_never
 
 from batchwright.api import defaults
 from batchwright.api.batchjob import BatchJobSpec
-from batchwright.api.conditions import TERMINAL_PHASES, Phase
+from batchwright.api.conditions import TERMINAL_PHASES, ConditionType, Phase
 from batchwright.api.duration import format_duration
-from batchwright.controller.core import blockers, completion, merging, running, stops, validating
+from batchwright.controller.core import blockers, completion, conditions, merging, running, stops, validating
 from batchwright.controller.core.merging import Due, Failed, Missing, Published, Working
 from batchwright.controller.core.observed import JobView, Observed, PodView, Stage
 from batchwright.controller.core.plan_of_actions import DeleteJob, Wait
@@ -80,10 +80,10 @@ def _close(
     if _others(observed) or _pods(observed, now):
         return _ending(observed, spec, stop, now)
     refused = blockers.refused(observed)
-    begun = observed.status.cancelling_at or observed.status.finalizing_at
+    target = conditions.find(observed.status, ConditionType.FAILURE_TARGET)
     if unusable:
         return completion.unpublished(stop, unusable)
-    if refused is not None and begun is not None and now >= begun + settings.merge_deadline:
+    if refused is not None and target is not None and now >= target.last_transition_time + settings.merge_deadline:
         return completion.unpublished(stop, refused.message)
     waiting = replace(_waiting(merging.waiting(observed, Due(attempt), now, settings), stop), failure_target=stop.why)
     if stops.targeted(observed) is None:
@@ -101,7 +101,9 @@ def _ending(observed: Observed, spec: BatchJobSpec, stop: Stop, now: datetime) -
     grace = format_duration(defaults.grace_period(spec))
     named = f"{workers} workers have" if workers > 1 else "The worker has"
     text = f"{named} at most {grace} for what is in flight." if workers else "Waiting for the pods to end."
-    return Step(stop.phase, stop.reason, f"{stop.cause} {text}", wait=Wait(_PACE))
+    blocker = blockers.refused(observed)
+    text = blocker.message if blocker is not None else text
+    return Step(stop.phase, stop.reason, f"{stop.cause} {text}", blocker=blocker, wait=Wait(_PACE))
 
 
 def _facts(observed: Observed, stop: Stop, now: datetime) -> dict[str, Any]:

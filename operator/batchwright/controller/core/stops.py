@@ -104,8 +104,8 @@ def _expiry(observed: Observed, spec: BatchJobSpec, published: Published | None,
 def _failure(observed: Observed, spec: BatchJobSpec, published: Published | None) -> Stop | None:
     if observed.status.fingerprint is None:
         return None
-    counted = published.report.request_counts if published else counts.requests(observed.status, observed.progress)
-    limit = failure_limit.exceeded(spec, counted)
+    counted = counts.without_repetitions(observed.status, observed.progress)
+    limit = failure_limit.exceeded(spec, published.report.request_counts if published else counted)
     if limit is not None:
         text = f"More requests failed than spec.requests.maxFailures ({limit}) allows."
         return Stop.failing(Failure(Reason.TOO_MANY_FAILURES, text))
