@@ -57,7 +57,8 @@ def _say(text: str) -> None:
 @contextmanager
 def _second_node() -> Iterator[None]:
     """The node that may be lost, open to workers meanwhile. What must not be lost with it was deployed before."""
-    there = ("get", "pods", "--field-selector", f"spec.nodeName={SPARE_NODE}", "-o", "name")
+    lasting = "--selector=app.kubernetes.io/name in (model-server, s3)"
+    there = ("get", "pods", lasting, "--field-selector", f"spec.nodeName={SPARE_NODE}", "-o", "name")
     pods = kubectl("--namespace", NAMESPACE, *there)
     if pods:
         raise SystemExit(f"{pods.split()} would be lost with {SPARE_NODE}: cordon it and deploy the quickstart anew")

@@ -49,7 +49,7 @@ class Outcome:
     @property
     def lost(self) -> int:
         """Lines of the input that were published nowhere, of a BatchJob that publishes."""
-        return len(set(self.script.identities()) - set(self.ids)) if self._publishes else 0
+        return len(set(self.script.identities()) - set(self.ids)) if self.publishes else 0
 
     @property
     def doubled(self) -> int:
@@ -57,7 +57,8 @@ class Outcome:
         return sum(count - 1 for count in Counter(self.ids).values())
 
     @property
-    def _publishes(self) -> bool:
+    def publishes(self) -> bool:
+        """Whether it came so far that each of its lines must be published."""
         return self.script.kind is not Kind.INVALID and bool(self.status.get("fingerprint"))
 
 
@@ -65,7 +66,7 @@ def violations(outcome: Outcome, history: History, allowed_twice: int) -> list[s
     """Everything about a BatchJob that must not be; empty where all is well."""
     found = [*_end(outcome, history), *_arrivals(outcome, allowed_twice)]
     # One that was stopped before it had a plan, or that could not have one, has sent nothing and publishes nothing.
-    found += _published(outcome) if outcome._publishes else _nothing(outcome)
+    found += _published(outcome) if outcome.publishes else _nothing(outcome)
     return [f"{outcome.script.name}: {what}" for what in found]
 
 

@@ -53,7 +53,7 @@ def _totals(round_: Round) -> Iterator[str]:
     yield from _table(
         ("what", "how many"),
         [
-            ("lines of all inputs", sum(o.script.lines for o in outcomes)),
+            ("lines of the inputs that were run", sum(o.script.lines for o in outcomes if o.publishes)),
             ("results", sum(len(o.results) for o in outcomes)),
             ("error lines", sum(len(o.errors) for o in outcomes)),
             ("**lines lost**", f"**{sum(o.lost for o in outcomes)}**"),

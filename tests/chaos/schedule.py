@@ -84,7 +84,7 @@ LONG = Form(
     first_kill=15.0,
     kill_every=26.0,
     job_every=48.0,
-    window=75,
+    window=60,
 )
 
 

@@ -26,7 +26,7 @@ KILLS = history(
 def test_it_counts_lines_requests_and_kills() -> None:
     text = report(a_round(KILLS), "make chaos ARGS='--seed 7'")
     assert "`make chaos ARGS='--seed 7'`: 1 BatchJobs and 4 kills in 1 minutes." in text
-    assert "| lines of all inputs | 6 |" in text
+    assert "| lines of the inputs that were run | 6 |" in text
     assert "| **lines lost** | **0** |" in text
     assert "| **lines doubled** | **0** |" in text
     assert "| times that they reached it | 7 |" in text
