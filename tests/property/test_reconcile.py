@@ -39,6 +39,7 @@ lags = st.fixed_dictionaries({kind: st.integers(0, 12) for kind in KINDS if kind
 EVENTS = (
     "nothing",
     "cancel",
+    "cancel",
     "suspend",
     "expire",
     "too many fail",
@@ -72,7 +73,7 @@ class Histories(People, RuleBasedStateMachine):
         ),
         outcomes=st.dictionaries(st.integers(0, LINES - 1), st.sampled_from(["400", "500"]), max_size=4),
         earlier=st.sampled_from([None, None, None, None, "ends", "is cancelled", "is deleted"]),
-        rounds=st.sampled_from([3, 4, 0, 1, 2, 3, 4, 5, 7]),
+        rounds=st.sampled_from([3, 4, 0, 1, 2, 3, 4, 5, 6, 7]),
         disorder=st.booleans(),
         late=st.booleans(),
         event=st.sampled_from(EVENTS),
@@ -127,9 +128,9 @@ class Histories(People, RuleBasedStateMachine):
         """A BatchJob of the same name and input that is gone by now."""
         for number in range(9):
             self.all_goes_well_for_a_while(2)
-            if number == 4 and end == "is cancelled":
+            if number == 2 and end == "is cancelled":
                 self.world.change(cancel=True)
-            if number == 4 and end == "is deleted":
+            if number == 3 and end == "is deleted":
                 break
         self.delete()
 
