@@ -63,6 +63,7 @@ class Sweeper:
                 await self.delete_due()
             except errors.KubernetesError as error:
                 logger.warning("the sweep over all BatchJobs failed: %s; trying again", error)
+                self._due.clear()  # until the next sweep: nothing is deleted without an API server
             except Exception:
                 logger.exception("the sweep over all BatchJobs failed; trying again")
             await self._sleep(next_sweep)
@@ -89,7 +90,11 @@ class Sweeper:
                 logger.info("%s/%s: deleted, ttlSecondsAfterFinished is over", namespace, name)
             except (errors.NotFound, errors.Conflict):
                 pass
-            self._due.pop(uid, None)
+            except errors.KubernetesError as error:
+                if not errors.is_verdict(error, creating=False):
+                    raise
+                logger.warning("%s/%s: ttlSecondsAfterFinished is over, but: %s", namespace, name, error)
+            self._due.pop(uid, None)  # the next sweep notes those that are still there
 
     async def _sleep(self, next_sweep: datetime) -> None:
         self._noted.clear()
