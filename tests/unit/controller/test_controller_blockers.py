@@ -10,6 +10,7 @@ from batchwright.controller.core.blockers import Blocker
 from batchwright.controller.core.observed import Observed, Occurrence
 from batchwright.controller.settings import Settings
 from builders import NOW, BatchJobBuilder, JobBuilder, ago, batchjob, job
+from fixtures.reconciling import status_of
 
 POD = "uid-plan-0-1-pod-0"
 PLAN = job("plan")
@@ -177,3 +178,17 @@ def test_the_next_look_is_when_it_becomes_a_standstill() -> None:
     assert blockers.next_look(Blocker(Reason.SECRET_MISSING, "", ago(seconds=12)), NOW, settings) == timedelta(
         seconds=3
     )
+
+
+@pytest.mark.parametrize(
+    ("stage", "builder"),
+    [
+        ("plan", batchjob().with_job(job("plan").with_(suspended=True))),
+        ("run", batchjob().planned().with_job(job("run", 1).with_(suspended=True))),
+        ("merge", batchjob().planned().with_job(job("merge", 1).with_(suspended=True))),
+        ("merge", batchjob().planned().with_job(job("merge", 1).with_(suspended=True)).cancelled()),
+    ],
+    ids=["plan", "run", "merge", "closing merge"],
+)
+def test_a_job_that_somebody_else_has_suspended_is_told(stage: str, builder: BatchJobBuilder) -> None:
+    assert f"The {stage} Job waits: it is suspended, and not by Batchwright." in (status_of(builder).message or "")

@@ -72,6 +72,14 @@ def refused(observed: Observed) -> Blocker | None:
     return None
 
 
+def held(job: JobView | None) -> str:
+    """What a person reads about a Job that a queue, or somebody else, has suspended; empty where nobody has."""
+    if job is None or not job.suspended or job.suspended_by_us:
+        return ""
+    queue = f" in queue {job.queue_name}" if job.queue_name else ""
+    return f"The {job.stage} Job waits{queue}: it is suspended, and not by Batchwright."
+
+
 def not_starting(observed: Observed, job: JobView) -> Blocker | None:
     """Why no pod of a Job has started; None once one has, or while there is nothing to say yet."""
     if job.end is not None or job.suspended or job.deleting:

@@ -149,6 +149,8 @@ def _message(observed: Observed, job: JobView | None, blocker: Blocker | None, *
     failure = reports.last_failure(observed, job, Reason.MERGE_FAILED) if job else None
     if blocker is not None:
         return blocker.message
+    if held := blockers.held(job):
+        return held
     if failure is not None:
         return f"Merging the results again after: {failure.message}"
     return _progress(observed) if started else "Waiting for the pod that merges the results."

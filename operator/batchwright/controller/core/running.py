@@ -128,9 +128,8 @@ def _message(
         return "Suspended: workers finish what is in flight and keep what is done."
     if blocker is not None:
         return blocker.message
-    if job is not None and job.suspended and not job.suspended_by_us:
-        queue = f" in queue {job.queue_name}" if job.queue_name else ""
-        return f"The run Job waits{queue}: it is suspended, and not by Batchwright."
+    if held := blockers.held(job):
+        return held
     text = f"Repairing missing shards, run {run}" if run > 1 else "Running"
     text = f"{text} with {workers} worker{'s' if workers > 1 else ''}."
     last = reports.last_failure(observed, job, Reason.RUN_FAILED) if job else None

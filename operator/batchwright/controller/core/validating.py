@@ -118,6 +118,8 @@ def _waiting(
     server = ServerState(False, failure.message) if failure and failure.reason is Reason.SERVER_UNREACHABLE else None
     if blocker is not None:
         message = blocker.message
+    elif held := blockers.held(job):
+        message = held
     elif failure is not None:
         message = f"Checking the input again after: {failure.message}"
     elif _is_known_away(observed):
