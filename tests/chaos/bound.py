@@ -17,8 +17,6 @@ WRITE_SECONDS = 5.0
 """A segment takes so long to be written, at most, where the storage is not away: on a busy machine."""
 FAREWELL_SECONDS = 20.0
 """A worker that was asked to leave has written what it finished after so many seconds, at most."""
-FAREWELL_FLIGHTS = 4
-"""A server that was asked to end gives up what is in flight, and what comes again before it is seen to be gone."""
 
 
 def allowance(script: Script, history: History) -> int:
@@ -29,8 +27,6 @@ def allowance(script: Script, history: History) -> int:
         if not workers:
             continue
         match kill.target, kill.manner:
-            case Target.MODEL_SERVER, Manner.STOP:
-                lost += workers * FAREWELL_FLIGHTS * script.concurrency
             case Target.MODEL_SERVER, _:
                 lost += workers * script.concurrency
             case _, Manner.EVICT:

@@ -25,7 +25,9 @@ class Outcome:
     errors: Sequence[bytes]
     retry: Sequence[bytes]
     arrived: Mapping[str, int]
-    """How often each of its requests reached the model server."""
+    """How often each of its requests reached the model server, and was not turned away there."""
+    turned_away: int = 0
+    """How often one reached a server that was ending and gave it up at once, without any work."""
 
     @property
     def phase(self) -> str:

@@ -48,9 +48,10 @@ def collect(scripts: Sequence[Script], seen: Snapshot) -> list[Outcome]:
         arrivals = _arrivals(stub)
     if not arrivals["kept"]:
         raise RuntimeError("the model server's journal is full: what arrived is not known")
-    arrived: Mapping[str, int] = arrivals["arrived"]
+    turned_away: Mapping[str, int] = arrivals["turned_away"]
+    arrived = {key: count - turned_away.get(key, 0) for key, count in arrivals["arrived"].items()}
     with quickstart_s3() as s3:
-        return [_outcome(s3, script, seen, arrived) for script in scripts]
+        return [_outcome(s3, script, seen, arrived, turned_away) for script in scripts]
 
 
 def _arrivals(stub: httpx.Client) -> Mapping[str, Any]:
@@ -58,7 +59,9 @@ def _arrivals(stub: httpx.Client) -> Mapping[str, Any]:
     return found
 
 
-def _outcome(s3: "S3Client", script: Script, seen: Snapshot, arrived: Mapping[str, int]) -> Outcome:
+def _outcome(
+    s3: "S3Client", script: Script, seen: Snapshot, arrived: Mapping[str, int], turned_away: Mapping[str, int]
+) -> Outcome:
     job = seen.jobs.get(script.name)
     status = job.status if job else {}
     return Outcome(
@@ -67,7 +70,8 @@ def _outcome(s3: "S3Client", script: Script, seen: Snapshot, arrived: Mapping[st
         results=_lines(s3, status.get("output")),
         errors=_lines(s3, status.get("errors")),
         retry=_lines(s3, status.get("retry")),
-        arrived={key: arrived[key] for key in script.identities() if key in arrived},
+        arrived={key: arrived[key] for key in script.identities() if arrived.get(key)},
+        turned_away=sum(turned_away.get(key, 0) for key in script.identities()),
     )
 
 

@@ -62,6 +62,7 @@ def _totals(round_: Round) -> Iterator[str]:
             ("requests that reached the model server", needed),
             ("times that they reached it", sent),
             ("sent again", f"{twice} ({twice / needed:.1%})" if needed else twice),
+            ("turned away at once by a model server that was shutting down", sum(o.turned_away for o in outcomes)),
             ("sent again at most, by what the kills can cost", allowed),
         ],
     )

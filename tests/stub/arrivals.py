@@ -37,14 +37,13 @@ class ArrivalLog:
         self._last: deque[Arrival] = deque(maxlen=last)
         self._arrived: dict[str, int] = {}
         self._answered: dict[str, int] = {}
+        self._turned_away: dict[str, int] = {}
         self.total = 0
         self.uncounted = 0
         self._journal = journal
+        counts = {"arrived": self._count, "answered": self._count_answer, "turned_away": self._count_turned_away}
         for event, key in journal.replay() if journal else ():
-            if event == "arrived":
-                self._count(key)
-            else:
-                self._count_answer(key)
+            counts[event](key)
 
     def attempts(self, key: str) -> int:
         """Return how many arrivals of this key there were."""
@@ -62,6 +61,12 @@ class ArrivalLog:
             self._journal.note(("answered", key))
         self._count_answer(key)
 
+    def turn_away(self, key: str) -> None:
+        """Note that a request which had arrived was given up at once, without any work: the server is shutting down."""
+        if self._journal:
+            self._journal.note(("turned_away", key))
+        self._count_turned_away(key)
+
     def _count(self, key: str) -> None:
         self.total += 1
         if key in self._arrived:
@@ -75,10 +80,15 @@ class ArrivalLog:
         if key in self._arrived:
             self._answered[key] = self._answered.get(key, 0) + 1
 
+    def _count_turned_away(self, key: str) -> None:
+        if key in self._arrived:
+            self._turned_away[key] = self._turned_away.get(key, 0) + 1
+
     def clear(self) -> None:
         self._last.clear()
         self._arrived.clear()
         self._answered.clear()
+        self._turned_away.clear()
         self.total = self.uncounted = 0
         if self._journal:
             self._journal.clear()
@@ -93,5 +103,6 @@ class ArrivalLog:
             "kept": self._journal is not None and self._journal.whole,
             "arrived": dict(self._arrived),
             "answered": dict(self._answered),
+            "turned_away": dict(self._turned_away),
             "last": latest,
         }

@@ -130,6 +130,7 @@ class _Exchange:
         # Made before the wait, so that a body at fault is refused at once, as by vLLM.
         answer = self._answer(call.body, model, step)
         if state.settings.drain:
+            state.log.turn_away(call.key)
             return self._aborted(call.body, model)
         try:
             await state.capacity.take(priority)

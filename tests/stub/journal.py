@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 MAX_BYTES = 64 << 20
-Entry = tuple[Literal["arrived", "answered"], str]
+Entry = tuple[Literal["arrived", "answered", "turned_away"], str]
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Entry).decode

@@ -24,6 +24,7 @@ class ArrivalsView(Struct, frozen=True):
     kept: bool
     arrived: dict[str, int]
     answered: dict[str, int]
+    turned_away: dict[str, int]
     last: list[ArrivalView]
 
 

@@ -21,7 +21,7 @@ SEGMENT = 80
         (carried(Target.WORKER, Manner.EVICT), FLIGHT),
         (carried(Target.NODE, Manner.POWER_CUT, workers={"job": 2, "other": 1}), 2 * (FLIGHT + SEGMENT)),
         (carried(Target.MODEL_SERVER, Manner.CRASH, workers={"job": 2}), 2 * FLIGHT),
-        (carried(Target.MODEL_SERVER, Manner.STOP, workers={"job": 2}), 2 * 4 * FLIGHT),
+        (carried(Target.MODEL_SERVER, Manner.STOP, workers={"job": 2}), 2 * FLIGHT),
         (carried(Target.OPERATOR, workers={}), 0),
         (carried(Target.API_SERVER, Manner.HANG, workers={}), 0),
         (carried(Target.STORAGE, workers={}), 0),

@@ -47,10 +47,12 @@ def test_a_journal_keeps_counts_for_the_next_server_and_forgets_them_with_a_rese
     for key in ("a", "a", "b\n"):
         log.arrive(arrival(key))
     log.answer("a")
+    log.turn_away("a")
     again = journaled(tmp_path / "journal")
     assert again.attempts("a") == 2
     snapshot = again.snapshot(last=10)
     assert (snapshot["arrived"], snapshot["answered"]) == ({"a": 2, "b\n": 1}, {"a": 1})
+    assert snapshot["turned_away"] == {"a": 1}
     assert (snapshot["total"], snapshot["last"], snapshot["kept"]) == (3, [], True)
     again.clear()
     assert journaled(tmp_path / "journal").snapshot(last=0)["total"] == 0
