@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 from batchwright.api.exit_codes import ExitCode
 from batchwright.api.undone import UNDONE_MESSAGES, Undone
 from batchwright.batchfile.layout import WorkLayout
-from batchwright.batchfile.plan_record import PlanRecord
+from batchwright.batchfile.plan_record import RANGES_VERSION, PlanRecord
 from batchwright.storage.errors import BucketMissing, ObjectChanged, StorageError
 from batchwright.storage.patience import Patience
 from batchwright.storage.protocol import ObjectStore
@@ -39,7 +39,8 @@ logger = logging.getLogger(__name__)
 SHARDS_AT_ONCE: Final = 16
 """Each of them waits for the store most of the time."""
 BYTES_AT_ONCE: Final = 64 << 20
-"""What the shards that are closed side by side have in input and segments. A larger one is closed alone."""
+"""What the shards that are closed side by side have in input, segments and earlier results. A larger one is closed
+alone."""
 NO_INDEX: Final = -1
 """Stands for a worker's index in a record that a closing merge wrote."""
 
@@ -71,9 +72,18 @@ def close_shards(
     identity = WorkerIdentity(run=run, index=NO_INDEX, workers=0, attempt=secrets.token_hex(4))
     logger.info("closing %d unfinished shards as %s, attempt %s", len(shards), undone, identity.attempt)
     left = patience.call(lambda: _left_behind(stage.output_store, layout))
+    earlier = patience.call(lambda: _earlier_bytes(stage.output_store, layout, plan))
     with own_folder(stage.mounts.spool, identity.attempt) as spool:
         closing = _Closing(
-            stage, layout=layout, plan=plan, undone=undone, identity=identity, left=left, spool=spool, patience=patience
+            stage,
+            layout=layout,
+            plan=plan,
+            undone=undone,
+            identity=identity,
+            left=left,
+            earlier=earlier,
+            spool=spool,
+            patience=patience,
         )
         closing.close_all(shards, closed)
 
@@ -86,6 +96,13 @@ def _left_behind(store: ObjectStore, layout: WorkLayout) -> dict[int, int]:
         if number.isdecimal():
             left[int(number)] = left.get(int(number), 0) + info.size
     return left
+
+
+def _earlier_bytes(store: ObjectStore, layout: WorkLayout, plan: PlanRecord) -> int:
+    """Bytes of what an earlier BatchJob published, for each shard in the mean: their records alone tell it exactly."""
+    if plan.version != RANGES_VERSION:
+        return 0
+    return sum(info.size for info in store.list(layout.earlier)) // len(plan.shards)
 
 
 class _StoppedError(Exception):
@@ -104,10 +121,13 @@ class _Closing:
         undone: Undone,
         identity: WorkerIdentity,
         left: dict[int, int],
+        earlier: int,
         spool: Path,
         patience: Patience,
     ) -> None:
-        """`left`: bytes of earlier work on those shards of which there is any."""
+        """`left`: bytes of earlier work on those shards of which there is any. `earlier`: bytes of an earlier
+        BatchJob's results for each shard.
+        """
         self._store = stage.output_store
         self._source = ShardInput(stage.input_store, stage.input_key, plan, stage.job.limits.max_body_bytes)
         self._layout = layout
@@ -115,6 +135,7 @@ class _Closing:
         self._undone = undone
         self._me = identity
         self._left = left
+        self._earlier = earlier
         self._spool = spool
         self._patience = patience
         self._input_gone = threading.Event()
@@ -142,7 +163,7 @@ class _Closing:
 
     def _bytes_of(self, number: int) -> int:
         shard = self._plan.shards[number]
-        return shard.end - shard.start + self._left.get(number, 0)
+        return shard.end - shard.start + self._left.get(number, 0) + self._earlier
 
     def _close(self, number: int) -> None:
         if not self._input_gone.is_set():

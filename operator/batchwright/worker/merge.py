@@ -182,13 +182,16 @@ def _lines(published: Mapping[str, ShardFile]) -> int:
 
 
 def _unlisted(summary: SummaryRecord, plan: PlanRecord) -> Iterator[str]:
-    """A warning where a closing merge had no input to make lines from."""
-    count = summary.lines - _lines(summary.published)
-    if count:
+    """Warnings where a closing merge had no input to make lines from."""
+    since = f"since the input {plan.input.uri} was gone or changed"
+    if count := summary.lines - _lines(summary.published):
         yield (
-            f"{count} unfinished requests are counted as failed and have no line in the errors and retry objects, since"
-            f" the input {plan.input.uri} was gone or changed. Requests that had failed before may lack a retry line."
+            f"{count} unfinished requests are counted as failed and have no line in the errors and retry objects,"
+            f" {since}."
         )
+    lines = {kind: file.lines for kind, file in summary.published.items()}
+    if count := lines.get(ERRORS, 0) - lines.get(RETRY, 0):
+        yield f"{count} failed requests of the errors object have no line in the retry object, {since}."
 
 
 def _contradiction(message: str) -> StageFailed:

@@ -21,6 +21,7 @@ from batchwright.batchfile.shard_record import OpeningRecord
 from batchwright.storage import patience as storage_patience
 from batchwright.storage.errors import AccessDenied
 from batchwright.storage.protocol import ObjectStore
+from batchwright.worker import closing as closing_module
 from batchwright.worker import merge as merge_module
 from batchwright.worker.failures import failure_of
 from batchwright.worker.merge import merge
@@ -381,10 +382,23 @@ class TestInputGone:
         counts = report.request_counts
         assert (counts.total, counts.completed, counts.failed) == (LINES, 7, 13)
         assert report.error_codes == {"batch_failed": 12, "request_timeout": 1}
-        (warning,) = report.warnings
-        assert warning.startswith("12 unfinished requests are counted as failed and have no line")
-        assert job.place.input_uri in warning
+        unfinished, unretried = report.warnings
+        assert unfinished.startswith("12 unfinished requests are counted as failed and have no line")
+        assert unretried.startswith("1 failed requests of the errors object have no line in the retry object")
+        assert all(job.place.input_uri in warning for warning in report.warnings)
         assert close(job, planned, Undone.FAILED) == report, "and again"
+
+    def test_requests_that_had_all_ended_are_told_of_where_they_cannot_be_sent_again(
+        self, small_job: JobUnderTest
+    ) -> None:
+        planned = small_job.plan()
+        commit(small_job, planned, 1, 2, 3, 4)
+        keep(small_job, planned, failure(planned, 0), *(success(planned, number) for number in (1, 2, 3)))
+        Path(small_job.place.input_uri.removeprefix("file://")).unlink()
+        report = close(small_job, planned)
+        assert (report.error_codes, report.retry) == ({"request_timeout": 1}, None)
+        (warning,) = report.warnings
+        assert warning.startswith("1 failed requests of the errors object have no line in the retry object")
 
     def test_with_nothing_done_nothing_is_published(self, small_job: JobUnderTest) -> None:
         planned = small_job.plan()
@@ -480,6 +494,22 @@ class TestStore:
         assert isinstance(report, MergeReport)
         assert report.error_codes == {"request_timeout": 1, CANCELLED: 14}
         every_request_ended_once(proxied_job, report)
+
+
+def test_shards_with_large_earlier_results_are_closed_few_at_a_time(
+    small_job: JobUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands from an earlier BatchJob is in no segment, and is held as what is."""
+    planned = small_job.plan()
+    for shard, first in enumerate(range(0, LINES, LINES_PER_SHARD)):
+        keep(small_job, planned, success(planned, first, "x" * 50_000), shard=shard)
+    close(small_job, planned)
+    again = small_job.plan()
+    monkeypatch.setattr(closing_module, "BYTES_AT_ONCE", 60_000)
+    told: list[int] = []
+    report = close(small_job, again, closed=lambda done, _: told.append(done))
+    assert told == [0, *range(SHARDS + 1)], "each is done before the next one is begun"
+    every_request_ended_once(small_job, report)
 
 
 def test_large_shards_are_closed_few_at_a_time(job: JobUnderTest, s3_bucket: S3Bucket) -> None:
