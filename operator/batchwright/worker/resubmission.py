@@ -128,6 +128,9 @@ def _look_at(stage: Stage, layout: WorkLayout, plan: PlanRecord) -> tuple[Seed |
         if can_be_finished(store, layout, records):
             _reopen(store, layout, records)
             return None, Generation(plan, _reused(read_origin(store, layout)), planned_before=True)
+        # A merge that was still at work may have published since, and deleted what the records name.
+        summary = standing_summary(store, layout)
+    if summary is None:
         logger.info("the results of %s are gone: the work is done again", store.uri(layout.prefix))
         return None, None
     if all_stand(summary.totals) and not names_cross(stage, summary):

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -365,6 +365,34 @@ def test_two_plans_at_once(failing: JobUnderTest, stub: StubProcess) -> None:
     assert plans[0] == plans[1]
     failing.work(plans[0])
     assert is_exact(failing, failing.merge(plans[0]))
+    assert sent(stub).total() == 24 + 2
+
+
+class MergedMeanwhile(FileStore):
+    """A volume where another BatchJob's merge comes to its end just before shard records are listed."""
+
+    def __init__(self, root: Path, publish: Callable[[], object]) -> None:
+        super().__init__(root)
+        self._publish = [publish]
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        if prefix.endswith("/records/") and self._publish:
+            self._publish.pop()()
+        return super().list(prefix)
+
+
+def test_what_a_merge_publishes_in_the_midst_of_the_plan_stands(failing: JobUnderTest, stub: StubProcess) -> None:
+    """A BatchJob is deleted and applied again at once: its merge may still be at work."""
+    first = failing.plan()
+    failing.work(first)
+    stage = failing.stage()
+    root = Path(stage.output_store.uri("").removeprefix("file://"))
+    store = MergedMeanwhile(root, lambda: failing.merge(first))
+    again = plan(replace(stage, output_store=store), server_patience=0.0)
+    assert again.reused is not None
+    assert (again.reused.completed, again.reused.failed) == (20, 2)
+    failing.work(again)
+    assert is_exact(failing, failing.merge(again))
     assert sent(stub).total() == 24 + 2
 
 
