@@ -131,6 +131,8 @@ async def test_draining_refuses_connections_and_aborts_what_comes_on_old_ones() 
         assert json.loads(content)["choices"][0]["finish_reason"] == "abort"
         writer.close()
         assert text_of((await slow)[2]) == answer_to("in flight")
+        arrivals = await client.stub.arrivals()
+        assert (arrivals.total, list(arrivals.turned_away.values())) == (2, [1])
         await client.stub.switch(drain=False)
         assert (await client.post(chat()))[0] == 200
 
