@@ -51,8 +51,11 @@ def begun(cluster: Cluster, quickstart_bucket: Any) -> Iterator[Begun]:
             doomed=name("doomed"),
             elsewhere=quickstart.elsewhere(quickstart.cluster.make_namespace("doomed")),
         )
-        _begin(quickstart, found)
-        yield found
+        try:
+            _begin(quickstart, found)
+            yield found
+        finally:
+            cluster.delete_namespace(found.elsewhere.namespace)
 
 
 def _begin(quickstart: Quickstart, begun: Begun) -> None:
