@@ -8,9 +8,7 @@ from batchwright.api.reports import (
     Progress,
     ShardsMissingReport,
 )
-from batchwright.api.status import (
-    ShardCounts,
-)
+from batchwright.api.status import Reused, ShardCounts
 from batchwright.controller.core import conditions
 from batchwright.controller.core.plan_of_actions import (
     CreateConfigMap,
@@ -108,10 +106,12 @@ class TestFinalizing:
         assert "exit code 1" in message
         assert created(plan_for(after(builder))) == ["merge-4-2"]
 
-    def test_where_nothing_was_ever_done_a_repair_is_not_tried(self) -> None:
-        missing = ShardsMissingReport(count=4, shards="0-3")
+    @pytest.mark.parametrize("standing", [0, 1])
+    def test_where_nothing_was_ever_done_a_repair_is_not_tried(self, standing: int) -> None:
+        missing = ShardsMissingReport(count=4 - standing, shards=f"{standing}-3")
         crashed = job("run", 1).ended_pod(None, code=137, reason="OOMKilled").failed("FailedIndexes")
-        builder = batchjob().planned().with_job(crashed, job("merge", 1).ended_pod(missing, code=1))
+        builder = batchjob().planned().with_status(reused=Reused(completed=1000 * standing, shards=standing))
+        builder = builder.with_job(crashed, job("merge", 1).ended_pod(missing, code=1))
         reason, message = failing_with(status_of(builder))
         assert reason == "RunFailed"
         assert "memory" in message

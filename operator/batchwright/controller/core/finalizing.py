@@ -53,11 +53,10 @@ def _as_merge_failure(failure: Failure) -> Failure:
 def _repair(observed: Observed, missing: ShardsMissingReport) -> Advance | Stop:
     """Another run for the missing shards, or the end, with what there is."""
     run = running.number(observed)
-    shards = observed.status.shards.total if observed.status.shards else 0
     job = observed.job(Stage.RUN, run)
     last = reports.last_failure(observed, job, Reason.RUN_FAILED) if job else None
     detail = f" The last failure: {last.message}" if last else ""
-    if missing.count >= shards:
+    if missing.count >= running.shards_to_do(observed):
         # Nothing was ever committed: what stops every worker would stop those of a repair too.
         return Stop.failing(Failure(Reason.RUN_FAILED, f"No worker finished a shard.{detail}"))
     if run > MAX_REPAIRS:

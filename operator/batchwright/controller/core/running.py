@@ -41,7 +41,7 @@ def step(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settin
     """Start the workers, follow their progress."""
     run = number(observed)
     job = observed.job(Stage.RUN, run)
-    workers = job.completions if job else jobs.workers(spec, _shards(observed))
+    workers = job.completions if job else jobs.workers(spec, shards_to_do(observed))
     # A run that goes on after all, a repair or a window that was extended in time, is not over yet.
     facts = {"run": run, "parallelism": workers, "finalizing_at": None} | counted(observed)
     pods = observed.pods_of(job) if job else ()
@@ -68,8 +68,8 @@ def counted(observed: Observed) -> dict[str, object]:
     return found | progress.facts(observed.with_facts(found).status, observed.samples)
 
 
-def _shards(observed: Observed) -> int:
-    """Shards that are to be worked on."""
+def shards_to_do(observed: Observed) -> int:
+    """Shards that are to be worked on: those that stand from an earlier BatchJob are none of them."""
     shards, reused = observed.status.shards, observed.status.reused
     return (shards.total if shards else 1) - (reused.shards if reused else 0)
 
