@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from batchwright.controller.core import child_names, lost_nodes
+from batchwright.controller.core import child_names, stray_pods
 from batchwright.controller.core.observed import JobView, Occurrence, PodView
 from batchwright.controller.core.parsing import (
     Raw,
@@ -84,9 +84,9 @@ class Gatherer:
             occurrences=self._occurrences(namespace, jobs, pods, now),
             nodes_ready={
                 node: node_is_ready(self._children.node(node))
-                for node in {pod.node for pod in lost_nodes.suspects(pods, now, self._settings)}
+                for node in {pod.node for pod in stray_pods.suspects(pods, now, self._settings)}
             },
-            namespace_terminating=bool(lost_nodes.held(jobs, pods))
+            namespace_terminating=bool(stray_pods.held(jobs, pods))
             and self._children.namespace_is_terminating(namespace),
             at=now,
         )

@@ -1,5 +1,6 @@
 """The run stage."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -160,6 +161,16 @@ class TestRunning:
 
     def test_a_run_that_was_deleted_is_made_anew(self) -> None:
         assert created(plan_for(batchjob().planned())) == ["run-1"]
+
+    def test_a_run_that_was_deleted_is_made_anew_once_its_workers_are_gone(self) -> None:
+        leaving = job("run", 1).running_pod(index=0, delete_by=ago(seconds=-60))
+        deleted = batchjob().planned().with_(pods=leaving.pods)
+        assert created(plan_for(deleted)) == []
+        assert "once its pods have ended (1 left)" in (status_of(deleted).message or "")
+        ended = [replace(pod, phase="Failed") for pod in leaving.pods]
+        for_ever = [replace(pod, delete_by=ago(minutes=11)) for pod in leaving.pods]
+        for gone in ended, for_ever:
+            assert created(plan_for(batchjob().planned().with_(pods=tuple(gone)))) == ["run-1"]
 
     @pytest.mark.parametrize(
         "ended",

@@ -18,7 +18,6 @@ from batchwright.api.undone import Undone
 from batchwright.controller.core import (
     conditions,
     finalizing,
-    lost_nodes,
     new_status,
     notices,
     replacement,
@@ -26,6 +25,7 @@ from batchwright.controller.core import (
     spec_check,
     stopping,
     stops,
+    stray_pods,
     validating,
     window,
     worker_config,
@@ -155,7 +155,7 @@ def _stopped(observed: Observed, spec: BatchJobSpec, stop: Stop, now: datetime, 
 
 
 def _actions(observed: Observed, step: Step, now: datetime, settings: Settings, *, usable: bool) -> tuple[Action, ...]:
-    actions = (*step.actions, *lost_nodes.actions(observed, now, settings))
+    actions = (*step.actions, *stray_pods.actions(observed, now, settings))
     deleted = {action.uid for action in actions if isinstance(action, DeleteJob)}
     if step.phase in TERMINAL_PHASES:
         left = [job for job in observed.jobs if _would_go_on(observed, job) and job.uid not in deleted]
@@ -185,7 +185,7 @@ def _wait(observed: Observed, step: Step, now: datetime, settings: Settings, del
     wait = step.wait
     if delay is not None and (wait is None or delay < wait.after):
         wait = Wait(delay, refresh=False)
-    if wait is not None and lost_nodes.suspects(observed.pods, now, settings):
+    if wait is not None and stray_pods.suspects(observed.pods, now, settings):
         wait = replace(wait, refresh=True)  # with a look at their nodes
     expiry = window.expires_at(observed, observed.spec)
     if expiry is not None and expiry > now and (wait is None or expiry - now < wait.after):

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from batchwright.api.batchjob import BatchJobSpec
 from batchwright.api.conditions import Phase, Reason
-from batchwright.controller.core import blockers, counts, jobs, progress, reports, reused
+from batchwright.controller.core import blockers, counts, jobs, progress, reports, reused, stray_pods
 from batchwright.controller.core.blockers import ServerState
 from batchwright.controller.core.observed import JobView, Observed, PodView, Stage
 from batchwright.controller.core.plan_of_actions import Action, CreateJob, DeleteJob, SuspendJob, Wait
@@ -45,6 +45,7 @@ def step(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settin
     # A run that goes on after all, a repair or a window that was extended in time, is not over yet.
     facts = {"run": run, "parallelism": workers, "finalizing_at": None} | counted(observed)
     pods = observed.pods_of(job) if job else ()
+    leaving = _leaving(observed, run, now) if job is None else ()
     server = _server(observed, pods, run, now)
     unstarted = blockers.refused(observed) or (blockers.not_starting(observed, job) if job else None)
     blocker = unstarted or blockers.server_refuses(server)
@@ -52,8 +53,8 @@ def step(observed: Observed, spec: BatchJobSpec, now: datetime, settings: Settin
     return Step(
         phase=Phase.IN_PROGRESS,
         reason=Reason.SUSPENDED if suspended else Reason.REPAIRING if run > 1 else Reason.RUNNING,
-        message=_message(observed, job, blocker, suspended=suspended, workers=workers, run=run),
-        actions=(*_actions(observed, spec, settings, job, workers), *_stale_merges(observed, run)),
+        message=_message(observed, job, blocker, suspended=suspended, workers=workers, run=run, leaving=len(leaving)),
+        actions=(*(() if leaving else _actions(observed, spec, settings, job, workers)), *_stale_merges(observed, run)),
         facts=facts,
         blocker=None if suspended else blocker,
         server=server,
@@ -72,6 +73,11 @@ def shards_to_do(observed: Observed) -> int:
     """Shards that are to be worked on: those that stand from an earlier BatchJob are none of them."""
     shards, reused = observed.status.shards, observed.status.reused
     return (shards.total if shards else 1) - (reused.shards if reused else 0)
+
+
+def _leaving(observed: Observed, run: int, now: datetime) -> tuple[PodView, ...]:
+    """Pods of a Job that was deleted. Until they have ended, an index would have two, each with the other's shards."""
+    return stray_pods.awaited((pod for pod in observed.pods if pod.stage is Stage.RUN and pod.run == run), now)
 
 
 def _actions(
@@ -123,11 +129,14 @@ def _message(
     suspended: bool,
     workers: int,
     run: int,
+    leaving: int,
 ) -> str:
     if suspended:
         return "Suspended: workers finish what is in flight and keep what is done."
     if blocker is not None:
         return blocker.message
+    if leaving:
+        return f"The run's Job was deleted; it is made anew once its pods have ended ({leaving} left)."
     if held := blockers.held(job):
         return held
     text = f"Repairing missing shards, run {run}" if run > 1 else "Running"

@@ -16,7 +16,16 @@ from batchwright.api import defaults
 from batchwright.api.batchjob import BatchJobSpec
 from batchwright.api.conditions import TERMINAL_PHASES, ConditionType, Phase
 from batchwright.api.duration import format_duration
-from batchwright.controller.core import blockers, completion, conditions, merging, running, stops, validating
+from batchwright.controller.core import (
+    blockers,
+    completion,
+    conditions,
+    merging,
+    running,
+    stops,
+    stray_pods,
+    validating,
+)
 from batchwright.controller.core.merging import Due, Failed, Missing, Published, Working
 from batchwright.controller.core.observed import JobView, Observed, PodView, Stage
 from batchwright.controller.core.plan_of_actions import DeleteJob, Wait
@@ -24,8 +33,6 @@ from batchwright.controller.core.step import Advance, Step
 from batchwright.controller.core.stops import Stop
 from batchwright.controller.settings import Settings
 
-_LONGEST_END = timedelta(minutes=10)
-"""How long after its grace period a pod is waited for. It can hurt nothing afterwards: its writes are conditional."""
 _PACE = timedelta(seconds=2)
 
 
@@ -131,10 +138,4 @@ def _others(observed: Observed) -> tuple[JobView, ...]:
 def _pods(observed: Observed, now: datetime) -> tuple[PodView, ...]:
     """Pods that are waited for."""
     merge = merging.current(observed)
-    return tuple(
-        pod
-        for pod in observed.pods
-        if not pod.finished
-        and (merge is None or pod.job_uid != merge.uid)
-        and (pod.delete_by is None or now <= pod.delete_by + _LONGEST_END)
-    )
+    return stray_pods.awaited((pod for pod in observed.pods if merge is None or pod.job_uid != merge.uid), now)

@@ -13,11 +13,21 @@ pods are let go of when their Job is deleted.
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from batchwright.controller.core.observed import JobView, Observed, PodView
 from batchwright.controller.core.plan_of_actions import Action, DeleteJob, DeletePod, MarkPodFailed
 from batchwright.controller.settings import Settings
+
+_LONGEST_END = timedelta(minutes=10)
+"""How long after its grace period a pod is waited for. It can hurt nothing afterwards: its writes are conditional."""
+
+
+def awaited(pods: Iterable[PodView], now: datetime) -> tuple[PodView, ...]:
+    """Pods that may still be at work, and are to end before others take their place."""
+    return tuple(
+        pod for pod in pods if not pod.finished and (pod.delete_by is None or now <= pod.delete_by + _LONGEST_END)
+    )
 
 
 def suspects(pods: Iterable[PodView], now: datetime, settings: Settings) -> tuple[PodView, ...]:
