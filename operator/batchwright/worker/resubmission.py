@@ -24,7 +24,7 @@ from batchwright.batchfile.layout import WorkLayout
 from batchwright.batchfile.origin_record import OriginRecord, all_stand
 from batchwright.batchfile.plan_record import RANGES_VERSION, PlanRecord, decode_record, encode_record, generation
 from batchwright.batchfile.shard_record import ShardRecord, Totals
-from batchwright.storage.errors import NotFound, ObjectChanged, PreconditionFailed
+from batchwright.storage.errors import NotFound, ObjectChanged, PreconditionFailed, StorageUnavailable
 from batchwright.storage.protocol import ObjectStore
 from batchwright.worker.existing import find
 from batchwright.worker.published import (
@@ -147,6 +147,8 @@ def _reopen(store: ObjectStore, layout: WorkLayout, records: Iterable[ShardRecor
         return
     logger.info("%d shards that were given up are gone on with", len(stopped))
     for failure in store.delete(layout.record(shard) for shard in stopped):
+        if failure.retryable:
+            raise StorageUnavailable("DeleteObjects", store.uri(failure.key), failure.reason)
         logger.warning("requests that were given up stay so: %s", failure.reason)
 
 

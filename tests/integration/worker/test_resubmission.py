@@ -14,8 +14,9 @@ from batchwright.api.reports import MergeReport, PlanReport
 from batchwright.api.status import Reused
 from batchwright.api.undone import Undone
 from batchwright.batchfile.plan_record import PlanRecord, decode_record
+from batchwright.storage.errors import StorageUnavailable
 from batchwright.storage.file import FileStore
-from batchwright.storage.protocol import ObjectInfo
+from batchwright.storage.protocol import DeleteFailure, ObjectInfo
 from batchwright.worker.merge import merge
 from batchwright.worker.plan import plan
 from fixtures.fault_proxy import FaultProxy, IgnoreConditions
@@ -161,6 +162,13 @@ def test_a_stopped_batchjob_goes_on_where_it_stood(failing: JobUnderTest, stub: 
     assert sent(stub) - before == dict.fromkeys(unfinished, 1)
 
 
+class RefusingDeletes(FileStore):
+    """A volume on which nothing can be deleted just now."""
+
+    def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
+        return tuple(DeleteFailure(key, "away", None, retryable=True) for key in keys)
+
+
 def test_a_stop_that_was_never_published_is_taken_back(failing: JobUnderTest, stub: StubProcess) -> None:
     """The BatchJob was deleted while its closing merge was at work."""
     job = failing
@@ -174,6 +182,10 @@ def test_a_stop_that_was_never_published_is_taken_back(failing: JobUnderTest, st
 
     with pytest.raises(KeyboardInterrupt):
         merge(job.stage(), fingerprint=planned.fingerprint, undone=Undone.EXPIRED, progressed=killed)
+    stage = job.stage()
+    refusing = RefusingDeletes(Path(stage.output_store.uri("").removeprefix("file://")))
+    with pytest.raises(StorageUnavailable, match=r"records/000004\.json"):
+        plan(replace(stage, output_store=refusing), server_patience=0.0)
     again = job.plan()
     assert again.fingerprint == planned.fingerprint
     job.work(again)
