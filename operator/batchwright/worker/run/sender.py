@@ -29,6 +29,10 @@ CHARGED_BACKOFF_SECONDS: Final = 30.0
 """Longest pause after a try that counts."""
 SPARED_BACKOFF_SECONDS: Final = 5.0
 """Longest pause after one that doesn't: the gate paces these, and the server should be full again soon after."""
+MOST_SPARED_ALONE: Final = 3
+"""Failures up to which the pause grows, to 2 s, while nobody is answered. A server that shuts down turns requests away
+at once, and it takes seconds until that is told from others.
+"""
 SHORTEST_PAUSE_SECONDS: Final = 0.1
 """So long at least it is watched what becomes of other lines, before it is settled at whose expense a try failed."""
 MAX_BROKEN_TRIES: Final = 10
@@ -48,7 +52,7 @@ class _Tries(Struct, gc=False):
     failures: int = 0
     """Tries that failed at the line's expense or at that of a failing server; the pause after them grows."""
     spared: int = 0
-    """Tries that the server refused while it answered others; the pause after them grows."""
+    """Tries that the server refused at nobody's expense; the pause after them grows, further if others are answered."""
     losses: int = 0
     """Tries whose connections broke with all others."""
     broken: int = 0
@@ -149,7 +153,8 @@ class Sender:
                 return await self._settle_forbidden(tries, admitted, verdict)
             case Kind.MODEL_MISSING:
                 return await self._settle_model(tries, admitted, verdict)
-        if verdict.kind is Kind.PACED or self.gate.others_answered_since(admitted.began):
+        answers_others = verdict.kind is Kind.PACED or self.gate.others_answered_since(admitted.began)
+        if answers_others or tries.spared < MOST_SPARED_ALONE:
             tries.spared += 1
         await self._pause(verdict, max(tries.spared, 1), SPARED_BACKOFF_SECONDS)
         if verdict.kind is Kind.BROKEN_OFF:

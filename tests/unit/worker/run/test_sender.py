@@ -169,14 +169,14 @@ class TestPauses:
         assert bench.pauses == [0.25, 0.5]
 
     async def test_they_grow_while_others_are_answered(self) -> None:
-        bench = Bench(iter([BUSY, BUSY, BUSY, OK]), during=another_line_is_answered)
+        bench = Bench(iter([*[BUSY] * 5, OK]), during=another_line_is_answered)
         await bench.send()
-        assert bench.pauses == [0.25, 0.5, 1.0]
+        assert bench.pauses == [0.25, 0.5, 1.0, 2.0, 2.5]
 
-    async def test_they_stay_short_while_nobody_is_since_the_gate_waits_then(self) -> None:
-        bench = Bench(iter([BUSY, BUSY, BUSY, OK]))
+    async def test_they_grow_less_while_nobody_is_since_the_gate_waits_then(self) -> None:
+        bench = Bench(iter([*[BUSY] * 5, OK]))
         await bench.send()
-        assert bench.pauses == [0.25, 0.25, 0.25]
+        assert bench.pauses == [0.25, 0.5, 1.0, 1.0, 1.0]
 
     async def test_they_add_to_what_the_server_asks_for(self) -> None:
         bench = Bench(iter([PACED, OK]), meanwhile=another_line_is_answered)
