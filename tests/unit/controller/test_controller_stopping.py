@@ -577,6 +577,21 @@ class TestASpecThatCannotBeUsed:
         builder = cancelling(closing(Undone.CANCELLED).running_pod()).with_spec(**self.VOLUME)
         assert status_of(builder).phase is Phase.CANCELLING
 
+    @pytest.mark.parametrize("spec", [VOLUME, NO_SERVER])
+    @pytest.mark.parametrize("cancel", [False, True])
+    @pytest.mark.parametrize(
+        ("builder", "end"),
+        [
+            (batchjob().planned(), Phase.COMPLETED),
+            (targeted(batchjob().planned(), Reason.RUN_FAILED), Phase.FAILED),
+        ],
+    )
+    def test_what_is_published_already_ends_it(
+        self, builder: BatchJobBuilder, end: Phase, cancel: bool, spec: dict[str, Any]
+    ) -> None:
+        merged = builder.with_job(ENDED_RUN, job("merge", 1).ended_pod(MERGED)).with_spec(**spec, cancel=cancel)
+        assert status_of(merged).phase is end
+
     def test_one_that_was_never_usable_fails_with_what_is_wrong(self) -> None:
         assert status_of(batchjob().cancelled().with_spec(**self.VOLUME)).phase is Phase.FAILED
 

@@ -18,6 +18,7 @@ from batchwright.api.undone import Undone
 from batchwright.controller.core import (
     conditions,
     finalizing,
+    merging,
     new_status,
     notices,
     replacement,
@@ -31,6 +32,7 @@ from batchwright.controller.core import (
     worker_config,
 )
 from batchwright.controller.core.blockers import Blocker, ServerState
+from batchwright.controller.core.merging import Published
 from batchwright.controller.core.observed import JobView, Observed, Stage
 from batchwright.controller.core.plan_of_actions import Action, CreateJob, DeleteJob, Plan, Wait
 from batchwright.controller.core.step import Advance, Step, failed
@@ -75,10 +77,13 @@ def _decide(observed: Observed, problem: str | None, now: datetime, settings: Se
 
 
 def _ends_anyway(observed: Observed, spec: BatchJobSpec, now: datetime) -> bool:
-    """Whether a cancel or the end of the window ends a BatchJob whose spec can't be used. One that was never usable
-    fails with what is wrong with it, and one that fails otherwise waits for the spec to be mended."""
+    """Whether a BatchJob whose spec can't be used ends all the same: since everything is published, or by a cancel or
+    the end of the window. One that was never usable fails with what is wrong with it, and one that fails otherwise
+    waits for the spec to be mended."""
     if observed.status.phase is None and not observed.jobs:
         return False
+    if isinstance(merging.look(observed), Published):
+        return True
     stop = stops.cause(observed, spec, now)
     return stop is not None and stop.undone is not Undone.FAILED
 
