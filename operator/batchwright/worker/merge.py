@@ -37,6 +37,7 @@ from batchwright.worker.closing import NO_INDEX, Closed, close_shards
 from batchwright.worker.existing import find
 from batchwright.worker.failures import StageFailed, final
 from batchwright.worker.joining import Progressed, join, join_all
+from batchwright.worker.ownership import require_output
 from batchwright.worker.published import published_before, published_keys, read_records
 from batchwright.worker.run.progress import usage_status
 from batchwright.worker.run.stage_run import read_plan
@@ -47,6 +48,8 @@ logger = logging.getLogger(__name__)
 
 DELETE_PAUSES: Final = (1.0, 5.0, 15.0)
 """Seconds between the tries to delete work objects: an outage must not leave them for ever, nor hold up the end."""
+OWNER_SECONDS: Final = 5.0
+"""How often a closing merge looks whether a BatchJob that was applied again goes on with the work by now."""
 
 
 def merge(
@@ -65,7 +68,8 @@ def merge(
     this code. `run` is the last run's number.
 
     Raises:
-        StageFailed: the records contradict the plan, or what they name is gone.
+        StageFailed: the records contradict the plan, or what they name is gone; or a closing merge is of a BatchJob
+            that was deleted and applied again.
         StorageError, RecordError: the storage or a record can't be used.
         OSError: the spool can't be written.
     """
@@ -80,9 +84,15 @@ def merge(
             return ShardsMissingReport(count=len(missing), shards=ranges(missing))
 
         def publish() -> SummaryRecord:
-            if undone is not None and missing:
-                close_shards(stage, layout, plan, missing, undone, run=run, patience=patience, closed=closed)
-            return _publish(stage, layout, plan, begun=begun, progressed=progressed, patience=patience)
+            if undone is None:
+                return _publish(stage, layout, plan, begun=begun, progressed=progressed, patience=patience)
+            require_output(stage)
+            if missing:
+                told = _while_owned(stage, closed, patience)
+                close_shards(stage, layout, plan, missing, undone, run=run, patience=patience, closed=told)
+            published = _publish(stage, layout, plan, begun=begun, progressed=progressed, patience=patience)
+            require_output(stage)  # who goes on with these shards has taken back what was given up
+            return published
 
         summary = _publish_once(stage, layout, publish)
     warnings = (*_unlisted(summary, plan), *_remove_stale(stage, summary))
@@ -90,6 +100,20 @@ def merge(
     if not stage.job.keep_work_objects:
         warnings += _clean(store, layout, plan)
     return _report(store, summary, warnings)
+
+
+def _while_owned(stage: Stage, closed: Closed, patience: Patience) -> Closed:
+    """The same, which now and then makes sure that the output is still this BatchJob's."""
+    looked_at = time.monotonic()
+
+    def closed_by_owner(done: int, total: int) -> None:
+        nonlocal looked_at
+        if time.monotonic() - looked_at >= OWNER_SECONDS:
+            patience.call(lambda: require_output(stage))
+            looked_at = time.monotonic()
+        closed(done, total)
+
+    return closed_by_owner
 
 
 def _look_at_records(store: ObjectStore, layout: WorkLayout, plan: PlanRecord) -> tuple[list[int], bool]:

@@ -30,8 +30,7 @@ def take_output(stage: Stage, *, exclusive: bool) -> None:
         RecordError: the record can't be read.
         StorageError: the storage refuses or is away.
     """
-    metadata = stage.job.batchjob.metadata
-    mine = OwnerRecord(stage.job.cluster or LOCAL_CLUSTER, metadata.namespace, metadata.name, metadata.uid)
+    mine = _owner_to_be(stage)
     for _ in range(TRIES):
         standing = _standing(stage)
         if standing is not None:
@@ -48,6 +47,24 @@ def take_output(stage: Stage, *, exclusive: bool) -> None:
         return
     uri = stage.output_store.uri(stage.layout.owner)
     raise passing(Reason.UNEXPECTED, f"The record {uri} changes all the time: others begin to use this output too.")
+
+
+def require_output(stage: Stage) -> None:
+    """Make sure that no other BatchJob has taken the output over since. A record that was deleted by hand is nobody's.
+
+    Raises:
+        StageFailed: the output is another BatchJob's, or one's that was applied again.
+        RecordError: the record can't be read.
+        StorageError: the storage refuses or is away.
+    """
+    standing = _standing(stage)
+    if standing is not None and (owner := _owner(stage, standing)) != _owner_to_be(stage):
+        raise _owned_by(stage, owner)
+
+
+def _owner_to_be(stage: Stage) -> OwnerRecord:
+    metadata = stage.job.batchjob.metadata
+    return OwnerRecord(stage.job.cluster or LOCAL_CLUSTER, metadata.namespace, metadata.name, metadata.uid)
 
 
 def _standing(stage: Stage) -> FetchedObject | None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from batchwright.storage.errors import AccessDenied
 from batchwright.storage.protocol import ObjectStore
 from batchwright.worker import closing as closing_module
 from batchwright.worker import merge as merge_module
-from batchwright.worker.failures import failure_of
+from batchwright.worker.failures import StageFailed, failure_of
 from batchwright.worker.merge import merge
 from batchwright.worker.merge_stage import merge_patiently
 from batchwright.worker.run.openings import MOST_KILLS
@@ -336,6 +337,26 @@ class TestZombies:
         assert job.published_bytes("errors.jsonl") == errors
         store, layout = work_of(job, planned)
         assert not list(store.list(layout.shard_files))
+
+
+class TestTakenOver:
+    """The BatchJob was deleted and applied again, while the pod of its closing merge is still there."""
+
+    @pytest.mark.parametrize("moment", ["closed", "progressed"])
+    def test_it_gives_up_nothing_of_the_new_ones_work(
+        self, small_job: JobUnderTest, stub: StubProcess, monkeypatch: pytest.MonkeyPatch, moment: str
+    ) -> None:
+        monkeypatch.setattr(merge_module, "OWNER_SECONDS", 0.0)
+        old, new = (replace(small_job, metadata={"uid": uid}) for uid in ("uid-1", "uid-2"))
+        planned = old.plan()
+        taken_over = once(lambda: new.work(new.plan()))
+        with pytest.raises(StageFailed) as failed:
+            merge(old.stage(), fingerprint=planned.fingerprint, undone=Undone.CANCELLED, **{moment: taken_over})
+        assert failed.value.report.reason is Reason.OUTPUT_OWNED_BY_ANOTHER
+        report = new.merge(new.plan())
+        assert (report.request_counts.completed, report.errors) == (LINES, None)
+        every_request_ended_once(new, report)
+        assert stub.arrivals().total == LINES
 
 
 def once(call: Callable[[], object]) -> Callable[[int, int], None]:
