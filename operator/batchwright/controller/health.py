@@ -34,7 +34,7 @@ class Health:
         self._waiting = True
 
     def looked(self) -> None:
-        """The Lease was read or written."""
+        """The Lease was read, and taken or renewed where it was this process's turn."""
         self._looked_at = self._clock()
 
     def works(self) -> None:
@@ -68,7 +68,7 @@ class Health:
         too_long = 5 * self._sweep_seconds + _PASS_SECONDS
         if self._waiting:
             looked_at = self._started_at if self._looked_at is None else self._looked_at
-            return "the Lease could not be read for too long" if now - looked_at > too_long else None
+            return "the Lease could not be read, or not be taken, for too long" if now - looked_at > too_long else None
         if now - (self._started_at if self._swept_at is None else self._swept_at) > too_long:
             return "BatchJobs could not be listed for too long"
         return None

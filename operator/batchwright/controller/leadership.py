@@ -161,14 +161,15 @@ class Leadership:
                     self._look()
                 case Step.CLAIM:
                     if self._claim():
-                        return
+                        break
                 case Step.WAIT:
-                    return
+                    break
+        # Not before: who can see a free Lease, and may not take it, must not pass for well.
+        self._looked()
 
     def _look(self) -> None:
         raw = self._store.read()
         self._set(self._candidate.saw(parse_lease(raw) if raw is not None else None, self._clock()))
-        self._looked()
         lease = self._candidate.lease
         if lease is not None and lease.holder not in (self._told, self._candidate.identity, ""):
             self._told = lease.holder
@@ -189,7 +190,6 @@ class Leadership:
 
     def _won(self, candidate: Candidate, *, first: bool) -> None:
         self._set(candidate)
-        self._looked()
         if first and candidate.leads_until is not None:
             logger.info("took the Lease %s as %s: this operator works", self._store, candidate.identity)
             self._acquired()

@@ -173,6 +173,15 @@ class TestRound:
         bench.now += 9
         assert bench.part.leads()
 
+    def test_who_may_read_a_free_lease_and_not_take_it_is_not_well(self, bench: Bench) -> None:
+        bench.store.failing = [None, errors.Refused("no", status=403)]
+        with pytest.raises(errors.Refused):
+            bench.part.round()
+        assert not bench.looks
+        bench.store.put(holderIdentity="other", leaseDurationSeconds=15)
+        bench.part.round()
+        assert bench.looks == 1
+
     def test_a_namespace_that_is_not_there_is_an_error(self, bench: Bench) -> None:
         bench.store.failing = [None, errors.NotFound('namespaces "system" not found', status=404)]
         with pytest.raises(errors.NotFound, match="namespaces"):
