@@ -69,7 +69,11 @@ class Histories(People, RuleBasedStateMachine):
     @initialize(
         given=st.fixed_dictionaries(
             {"sharding": st.fixed_dictionaries({"parallelism": st.integers(1, 3)})},
-            optional={"completionWindow": st.just("1h"), "queueName": st.just("batch")},
+            optional={
+                "completionWindow": st.just("1h"),
+                "queueName": st.just("batch"),
+                "requests": st.just({"maxFailures": 2}),
+            },
         ),
         outcomes=st.dictionaries(st.integers(0, LINES - 1), st.sampled_from(["400", "500"]), max_size=4),
         earlier=st.sampled_from([None, None, None, None, "ends", "is cancelled", "is deleted"]),
