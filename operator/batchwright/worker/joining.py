@@ -12,7 +12,7 @@ from hashlib import sha256
 import msgspec
 
 from batchwright.batchfile.layout import WorkLayout
-from batchwright.batchfile.plan_record import decode_record, encode_record
+from batchwright.batchfile.plan_record import RecordError, decode_record, encode_record
 from batchwright.batchfile.shard_record import KINDS, JoinedRecord, ShardFile, ShardRecord
 from batchwright.storage.patience import Patience
 from batchwright.storage.protocol import ObjectStore
@@ -38,7 +38,7 @@ def join_all(
     """Publish each kind of which there are any lines at its key. `begun`: an earlier attempt has noted what it joined.
 
     Raises:
-        StorageError, RecordError: the storage or the note can't be used.
+        StorageError: the storage can't be used.
     """
     files = {kind: [file for record in records if (file := record.file(kind)) is not None] for kind in KINDS}
     files = {kind: some for kind, some in files.items() if some}
@@ -82,7 +82,11 @@ def join(
 
 def _standing(store: ObjectStore, layout: WorkLayout, content: str, keys: Mapping[str, str]) -> dict[str, ShardFile]:
     """What an earlier attempt has published of the same content, at the same keys, and nobody has touched since."""
-    note = decode_record(store.read(layout.joined), JoinedRecord)
+    try:
+        note = decode_record(store.read(layout.joined), JoinedRecord)
+    except RecordError as error:
+        logger.warning("joining everything again: %s: %s", store.uri(layout.joined), error)
+        return {}
     if note.content != content:
         return {}
     standing = {}

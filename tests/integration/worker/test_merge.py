@@ -206,6 +206,16 @@ class TestKilledBetweenTwoObjects:
         renamed.merge(planned)
         assert len(renamed.published("answers.jsonl")) == 16
 
+    def test_a_note_that_cannot_be_read_costs_no_more_than_the_joining(
+        self, killed: tuple[JobUnderTest, PlanReport], s3_proxy: FaultProxy
+    ) -> None:
+        job, planned = killed
+        store, layout = job.stage().output_store, job.stage().layout.work(planned.fingerprint)
+        store.write(layout.joined, b"{")
+        report = job.merge(planned)
+        assert (report.request_counts.completed, report.request_counts.failed) == (16, 4)
+        assert put_to(s3_proxy, "results.jsonl") == 1
+
     def test_shards_that_were_done_anew_are_joined_anew(self, killed: tuple[JobUnderTest, PlanReport]) -> None:
         job, planned = killed
         store, layout = job.stage().output_store, job.stage().layout.work(planned.fingerprint)
