@@ -8,6 +8,7 @@ to do.
     ├── AccessDenied          the credentials are good, the permission is missing
     ├── MissingCredentials    none were found
     ├── InvalidCredentials    unknown, expired or wrongly signed
+    │   └── CredentialsRevoked    they were accepted before: a Secret is being rotated        (retryable)
     ├── PreconditionFailed    a conditional write lost (412)
     ├── ObjectChanged         the object is not the one that was first read
     ├── NotSupported          the store does not know the operation
@@ -91,6 +92,15 @@ class MissingCredentials(StorageError):
 
 class InvalidCredentials(StorageError):
     summary = "the credentials are not accepted"
+
+
+class CredentialsRevoked(InvalidCredentials):
+    """Retryable for as long as the new keys of a rotated Secret may be on their way (see `rotation`). Later refusals
+    are plain InvalidCredentials.
+    """
+
+    summary = "the credentials are no longer accepted"
+    retryable = True
 
 
 class PreconditionFailed(StorageError):

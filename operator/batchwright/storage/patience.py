@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from batchwright.storage.errors import StorageError
+from batchwright.storage.errors import CredentialsRevoked, StorageError
 
 logger = logging.getLogger(__name__)
 
@@ -18,8 +18,16 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds
 R = TypeVar("R")
 
 
+def log_pause(error: StorageError, pause: float) -> None:
+    """Say that a call is made again in about `pause` seconds. That credentials are waited for was said once for all."""
+    level = logging.DEBUG if isinstance(error, CredentialsRevoked) else logging.WARNING
+    logger.log(level, "storage is away, trying again in about %.0f s: %s", pause, error)
+
+
 class Patience:
     """Makes calls again while the store is away, until nothing got through to it for a time.
+
+    Credentials that a store no longer accepts count as one that is away, for as long as they are CredentialsRevoked.
 
     May be shared by threads: a call that gets through proves the store's health for all of them.
     """
@@ -56,7 +64,7 @@ class Patience:
                 if not error.retryable or isinstance(error, unless) or self._clock() + pause > last_chance:
                     raise
                 self.failure = error
-                logger.warning("storage is away, trying again in about %.0f s: %s", pause, error)
+                log_pause(error, pause)
                 if stopped.wait(pause * random.uniform(0.5, 1)):  # noqa: S311 (jitter)
                     raise
                 pause = min(2 * pause, LONGEST_PAUSE)

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import os
 import ssl
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,9 +22,12 @@ from botocore.session import Session, get_session
 from batchwright.api.defaults import DEFAULT_REGION
 from batchwright.storage.credentials import FileCredentials
 from batchwright.storage.errors import Misconfigured
+from batchwright.storage.rotation import Rotation
+from batchwright.storage.s3_errors import mark_revoked, refuses_credentials
 from batchwright.storage.settings import StorageSettings
 
 if TYPE_CHECKING:
+    from botocore.awsrequest import AWSResponse
     from mypy_boto3_s3 import S3Client
 
 ASSEMBLY_READ_TIMEOUT = 900.0
@@ -56,6 +60,11 @@ class S3Clients:
         session = _session(credentials_dir)
         self.default = _client(session, settings, ca_bundle, settings.read_timeout)
         self.patient = _client(session, settings, ca_bundle, max(settings.read_timeout, ASSEMBLY_READ_TIMEOUT))
+        if credentials_dir is not None:
+            # The environment's never change, and the SDK renews those of an identity in time.
+            rotation = Rotation(settings.rotation_seconds)
+            for client in (self.default, self.patient):
+                _watch(client, rotation)
 
 
 def _check(ca_bundle: Path | None) -> None:
@@ -92,6 +101,18 @@ def _client(session: Session, settings: StorageSettings, ca_bundle: Path | None,
         raise Misconfigured("connect", place, str(error), None, "Check endpointURL and region.") from error
     made.meta.events.register("before-call.s3.DeleteObjects", _add_content_md5)
     return cast("S3Client", made)
+
+
+def _watch(client: S3Client, rotation: Rotation) -> None:
+    """Tell of each answer whether the store accepted the credentials, and mark refusals that may pass."""
+
+    def answered(http_response: AWSResponse, parsed: dict[str, Any], **_: object) -> None:
+        if http_response.status_code < HTTPStatus.MULTIPLE_CHOICES:
+            rotation.accepted()
+        elif refuses_credentials(parsed, http_response.status_code) and rotation.refused():
+            mark_revoked(parsed)
+
+    client.meta.events.register("after-call.s3", answered)
 
 
 def _region_of_environment(session: Session) -> str:

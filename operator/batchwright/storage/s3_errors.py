@@ -7,8 +7,9 @@ to send.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from botocore import exceptions as boto
 from botocore.exceptions import BotoCoreError, ClientError
@@ -106,11 +107,14 @@ _STATUSES: dict[int, _Kind] = {
 
 _SERVER_ERROR = 500
 
+_REVOKED = "CredentialsRevoked"
+
 _REMEDIES: dict[_Kind, str] = {
     errors.NotFound: "Check the key; it is taken literally, nothing is percent-decoded.",
     errors.BucketMissing: "Check the bucket's name, and the endpoint and region that it is looked for in.",
     errors.InvalidCredentials: "Check the keys in the Secret, whether they have expired, and that they belong to this"
     " endpoint.",
+    errors.CredentialsRevoked: "The new keys of a rotated Secret reach the pod within about two minutes.",
     errors.MissingCredentials: "Set credentialsSecretRef, or give the service account or the node an identity that"
     " the SDK finds.",
     errors.Misconfigured: "Check endpointURL, region, addressingStyle and signatureVersion.",
@@ -155,8 +159,29 @@ def translate(error: Exception, operation: str, uri: str) -> StorageError:
         return errors.InvalidCredentials(operation, uri, str(error), None, _ROLE_REMEDY)
     if isinstance(error, ClientError):
         message = str(error.response.get("Error", {}).get("Message", "")).strip()
-        return from_answer(operation, uri, code=code_of(error), status=status_of(error), message=message)
+        told = from_answer(operation, uri, code=code_of(error), status=status_of(error), message=message)
+        return _revoked(told) if _is_marked(error) else told
     return _from_transport(error, operation, uri)
+
+
+def refuses_credentials(answer: Mapping[str, Any], status: int) -> bool:
+    """Whether the SDK's parsed answer, of this HTTP status, refuses who asks, and not what is asked for."""
+    code = str(answer.get("Error", {}).get("Code", ""))
+    return issubclass(_kind(code, status, ""), errors.InvalidCredentials)
+
+
+def mark_revoked(answer: dict[str, Any]) -> None:
+    """Note in the SDK's parsed answer that it refuses credentials which may come back (see `rotation`)."""
+    answer.setdefault("ResponseMetadata", {})[_REVOKED] = True
+
+
+def _is_marked(error: ClientError) -> bool:
+    return _REVOKED in error.response.get("ResponseMetadata", {})
+
+
+def _revoked(told: StorageError) -> StorageError:
+    remedy = _REMEDIES[errors.CredentialsRevoked]
+    return errors.CredentialsRevoked(told.operation, told.uri, told.detail, told.permission, remedy)
 
 
 def status_of(error: ClientError) -> int:

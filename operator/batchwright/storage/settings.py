@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from batchwright.storage.rotation import ROTATION_SECONDS
+
 if TYPE_CHECKING:
     from batchwright.api.batchjob import Storage
 
@@ -26,6 +28,8 @@ class StorageSettings:
     kms_key_id: encrypt what is written with this key (SSE-KMS); None leaves it to the bucket's default
     connect_timeout, read_timeout: seconds; a read that yields nothing for so long is cut and taken up again
     max_attempts: tries of one request in all, by the SDK
+    rotation_seconds: how long mounted credentials that were accepted before may be refused, until the new ones of a
+    rotated Secret are mounted
     max_connections: should not be below the number of threads that use the store
     """
 
@@ -38,6 +42,7 @@ class StorageSettings:
     read_timeout: float = 60.0
     retry_mode: RetryMode = "standard"
     max_attempts: int = 5
+    rotation_seconds: float = ROTATION_SECONDS
     max_connections: int = 32
 
     @classmethod

@@ -22,7 +22,7 @@ from batchwright.api.exit_codes import ExitCode
 from batchwright.api.reports import InterruptedReport, Progress, Report, ShardsMissingReport, encode_report
 from batchwright.api.undone import Undone
 from batchwright.api.worker_job import WorkerJob
-from batchwright.storage.errors import EndpointUnreachable
+from batchwright.storage.errors import CredentialsRevoked, EndpointUnreachable
 from batchwright.storage.patience import Patience
 from batchwright.worker.allocator import return_large_blocks
 from batchwright.worker.failures import Interrupted, failure_of, final
@@ -161,7 +161,7 @@ def _run_stage(stage: Stage, options: argparse.Namespace) -> tuple[ExitCode, Rep
         return uvloop.run(_run_worker(stage, options))
     if options.stage == "plan":
         patience = Patience(PLAN_PATIENCE_SECONDS)
-        return ExitCode.DONE, patience.call(lambda: plan(stage), unless=EndpointUnreachable)
+        return ExitCode.DONE, patience.call(lambda: plan(stage), unless=(EndpointUnreachable, CredentialsRevoked))
     report = merge_patiently(
         stage, fingerprint=options.fingerprint, run=options.run, port=options.port, undone=options.undone
     )

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from batchwright.storage.errors import (
     AccessDenied,
     BucketMissing,
+    CredentialsRevoked,
     InvalidCredentials,
     Misconfigured,
     MissingCredentials,
@@ -19,7 +21,7 @@ from batchwright.storage.probe import probe_conditional_put, probe_writable
 from batchwright.storage.protocol import Literal, ObjectRange
 from batchwright.storage.s3 import S3Store
 from batchwright.storage.s3_client import S3Clients
-from fixtures.s3 import Account, S3Bucket, S3Server
+from fixtures.s3 import Account, MountedSecret, S3Bucket, S3Server
 
 MINIMAL = ("s3:GetObject", "s3:ListBucket", "s3:PutObject")
 """What the documentation promises to be enough for a whole run."""
@@ -122,8 +124,9 @@ class TestCredentials:
     ) -> None:
         account = Account.create(tmp_path / "secret", s3_bucket.server.root.access_key)
         (account.credentials_dir / name).write_text("wrong")
-        with pytest.raises(InvalidCredentials, match="Secret"):
+        with pytest.raises(InvalidCredentials, match="Secret") as caught:
             s3_bucket.store(credentials_dir=account.credentials_dir).head("object")
+        assert not caught.value.retryable, "they have never worked"
 
     def test_a_folder_without_keys_is_named_at_once(self, s3_bucket: S3Bucket, tmp_path: Path) -> None:
         with pytest.raises(MissingCredentials, match=f"{tmp_path}.*AWS_ACCESS_KEY_ID"):
@@ -132,19 +135,43 @@ class TestCredentials:
     def test_a_rotated_secret_reaches_a_running_store(
         self, s3_bucket: S3Bucket, account: Account, tmp_path: Path
     ) -> None:
-        """As the kubelet does it: files behind a link `..data`, which is swapped."""
         s3_bucket.put("object", b"content")
         s3_bucket.allow(account, "s3:PutObject")
-        mount = _MountedSecret(tmp_path / "mount", account)
+        mount = MountedSecret(tmp_path / "mount", account)
         store = s3_bucket.store(credentials_dir=mount.folder)
         with pytest.raises(AccessDenied):
             store.read("object")
         mount.swap(s3_bucket.server.root)
         assert store.read("object") == b"content"
 
+    def test_a_refusal_may_pass_where_the_keys_worked_before_until_the_new_ones_have_had_their_time(
+        self, s3_server: S3Server, s3_bucket: S3Bucket, tmp_path: Path
+    ) -> None:
+        s3_bucket.put("object", b"content")
+        account = s3_server.create_account()
+        s3_bucket.allow(account, "s3:GetObject")
+        mount = MountedSecret(tmp_path / "mount", account)
+        store, impatient = (
+            s3_bucket.store(replace(s3_bucket.settings, rotation_seconds=seconds), credentials_dir=mount.folder)
+            for seconds in (60.0, 0.0)
+        )
+        assert store.read("object") == impatient.read("object") == b"content"
+        rotated = s3_server.rotate(account)
+        for call in ("head", "read"):
+            with pytest.raises(CredentialsRevoked, match=r"no longer accepted \(SignatureDoesNotMatch"):
+                CALLS[call](store)
+        with pytest.raises(InvalidCredentials) as caught:
+            impatient.read("object")
+        assert not caught.value.retryable
+        mount.swap(rotated)
+        assert store.read("object") == b"content", "what is mounted counts at once"
+        s3_server.delete_user(rotated)
+        with pytest.raises(CredentialsRevoked, match="InvalidAccessKeyId"):
+            store.read("object")
+
     def test_a_secret_that_vanishes_does_not_stop_a_run(self, s3_bucket: S3Bucket, tmp_path: Path) -> None:
         s3_bucket.put("object", b"content")
-        mount = _MountedSecret(tmp_path / "mount", s3_bucket.server.root)
+        mount = MountedSecret(tmp_path / "mount", s3_bucket.server.root)
         store = s3_bucket.store(credentials_dir=mount.folder)
         store.read("object")
         (mount.folder / "..data").unlink()
@@ -192,23 +219,3 @@ def _without_identity(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(folder / "none"))
-
-
-class _MountedSecret:
-    def __init__(self, folder: Path, account: Account) -> None:
-        self.folder = folder
-        self._versions = 0
-        folder.mkdir()
-        self.swap(account)
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            (folder / name).symlink_to(f"..data/{name}")
-
-    def swap(self, account: Account) -> None:
-        self._versions += 1
-        version = self.folder / f"..version{self._versions}"
-        version.mkdir()
-        (version / "AWS_ACCESS_KEY_ID").write_text(account.access_key)
-        (version / "AWS_SECRET_ACCESS_KEY").write_text(account.secret_key)
-        link = self.folder / "..data_tmp"
-        link.symlink_to(version.name)
-        link.replace(self.folder / "..data")

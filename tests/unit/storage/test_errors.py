@@ -12,6 +12,7 @@ KINDS = [
     errors.AccessDenied,
     errors.MissingCredentials,
     errors.InvalidCredentials,
+    errors.CredentialsRevoked,
     errors.PreconditionFailed,
     errors.ObjectChanged,
     errors.NotSupported,
@@ -42,4 +43,9 @@ def test_errors_survive_pickling_between_processes(kind: type[StorageError]) -> 
 
 def test_only_what_can_heal_by_itself_is_retryable() -> None:
     retryable = {kind for kind in KINDS if kind.retryable}
-    assert retryable == {errors.SizeMismatch, errors.EndpointUnreachable, errors.StorageUnavailable}
+    assert retryable == {
+        errors.CredentialsRevoked,
+        errors.SizeMismatch,
+        errors.EndpointUnreachable,
+        errors.StorageUnavailable,
+    }

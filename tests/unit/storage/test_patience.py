@@ -1,12 +1,13 @@
 """Calls that are made again while a store is away."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from batchwright.storage import patience
-from batchwright.storage.errors import AccessDenied, StorageError, StorageUnavailable, UploadMissing
+from batchwright.storage.errors import AccessDenied, CredentialsRevoked, StorageError, StorageUnavailable, UploadMissing
 from batchwright.storage.patience import Patience
 
 AWAY = StorageUnavailable("GetObject", "s3://b/k", "503")
@@ -74,6 +75,15 @@ def test_an_error_that_the_call_alone_cannot_mend_is_raised_at_once() -> None:
     with pytest.raises(UploadMissing):
         Patience(1000).call(calls, unless=UploadMissing)
     assert Patience(1000).call(Calls(UploadMissing("UploadPart", "s3://b/k"), "content")) == "content"
+
+
+def test_that_credentials_are_waited_for_is_not_said_again_by_each_call(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    revoked = CredentialsRevoked("GetObject", "s3://b/k", "InvalidAccessKeyId")
+    assert Patience(1000).call(Calls(revoked, revoked, "content")) == "content"
+    assert caplog.records == []
+    Patience(1000).call(Calls(AWAY, "content"))
+    assert "storage is away" in caplog.text
 
 
 def test_when_it_is_told_to_stop_it_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:

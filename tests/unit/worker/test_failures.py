@@ -45,6 +45,11 @@ def test_every_storage_error_stands_in_the_table() -> None:
     assert {kind for kind, _, _ in TABLE} == {storage.StorageError, *storage.StorageError.__subclasses__()}
 
 
+def test_keys_that_did_not_come_back_are_invalid_ones() -> None:
+    failure = failure_of(storage.CredentialsRevoked(*WHERE))
+    assert (failure.report.reason, failure.report.final) == (Reason.STORAGE_CREDENTIALS_INVALID, True)
+
+
 def test_what_heals_by_itself_is_never_final() -> None:
     assert all(failure_of(kind(*WHERE)).report.final != kind.retryable or not kind.retryable for kind, _, _ in TABLE)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from batchwright.storage import patience as patience_module
-from batchwright.storage.errors import StorageUnavailable
+from batchwright.storage.errors import CredentialsRevoked, StorageError, StorageUnavailable
 from batchwright.storage.patience import Patience
 from batchwright.worker.merge_stage import Progress
 
@@ -39,16 +39,26 @@ def test_it_says_how_many_unfinished_shards_are_closed(closed: tuple[int, int], 
     assert progress.report().message == message
 
 
-def test_it_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (StorageUnavailable("UploadPart", "s3://b/k", "503"), "UploadPart s3://b/k: the store is not available (503)"),
+        (
+            CredentialsRevoked("UploadPart", "s3://b/k", "InvalidAccessKeyId"),
+            "UploadPart s3://b/k: the credentials are no longer accepted (InvalidAccessKeyId)",
+        ),
+    ],
+)
+def test_it_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch, failure: StorageError, message: str) -> None:
     monkeypatch.setattr(patience_module, "FIRST_PAUSE", 0.001)
-    patience, failures = Patience(60.0), iter([StorageUnavailable("UploadPart", "s3://b/k", "503")])
+    patience, failures = Patience(60.0), iter([failure])
     progress, told = Progress(1, patience), []
 
     def call() -> None:
         told.append(progress.report().message)
-        for failure in failures:
-            raise failure
+        for one in failures:
+            raise one
 
     patience.call(call)
-    assert told == ["", "Waiting for the storage: UploadPart s3://b/k: the store is not available (503)"]
+    assert told == ["", f"Waiting for the storage: {message}"]
     assert progress.report().message == ""

@@ -1,16 +1,14 @@
 """Waiting out a store that is away: finished work is held, and written when the store is back."""
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 from batchwright.storage.errors import StorageError
+from batchwright.storage.patience import log_pause
 from batchwright.worker.run.stopping import Sleep
-
-logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 15 * 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
@@ -20,6 +18,8 @@ R = TypeVar("R")
 
 async def patiently(call: Callable[[], R], *, patience: float = PATIENCE_SECONDS, sleep: Sleep = asyncio.sleep) -> R:
     """Run a storage call in a thread, again and again while the store is away, for `patience` seconds.
+
+    So it is while mounted credentials are revoked, until the new ones are there or are given up.
 
     `call` must come to the same end when it is run again after a failure in its midst.
 
@@ -34,6 +34,6 @@ async def patiently(call: Callable[[], R], *, patience: float = PATIENCE_SECONDS
         except StorageError as error:
             if not error.retryable or time.monotonic() + pause > give_up_at:
                 raise
-            logger.warning("storage is away, trying again in about %.0f s: %s", pause, error)
+            log_pause(error, pause)
         await sleep(pause * (0.5 + random.random() / 2))  # noqa: S311 - jitter
         pause = min(pause * 2, LONGEST_PAUSE)
