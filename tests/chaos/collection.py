@@ -76,9 +76,14 @@ def _outcome(
 
 
 def _lines(s3: "S3Client", published: Mapping[str, Any] | None) -> list[bytes]:
-    """The lines of a published object; one that ends without a line end has a last line that is wrong, and shows."""
+    """The lines of a published object. One that ends without a line end has a last line that is wrong, and one that is
+    gone has none: both show.
+    """
     if not published:
         return []
     bucket, key = published["uri"].removeprefix("s3://").split("/", 1)
-    body: bytes = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+    try:
+        body: bytes = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+    except s3.exceptions.NoSuchKey:
+        return []
     return body.removesuffix(b"\n").split(b"\n")

@@ -115,7 +115,8 @@ def test_the_end_of_the_window_in_mid_run_publishes_every_answer(quickstart: Qui
     reasons = quickstart.kubectl(
         "get", "events", f"--field-selector=involvedObject.name={name}", "-o", "jsonpath={.items[*].reason}"
     ).split()
-    assert sorted(reasons) == ["Expired", "Expiring", "RunStarted", "ValidationStarted"]
+    assert {"RunStarted", "Expiring", "Expired"} <= set(reasons)
+    assert len(reasons) == len(set(reasons)), "one Event for each transition"
 
 
 def test_suspended_nothing_arrives_and_resumed_it_completes(quickstart: Quickstart) -> None:
