@@ -3,10 +3,8 @@
 from batchwright.api.changes import Effect, change_of
 from batchwright.api.conditions import (
     CONDITION_MEANINGS,
-    PHASE_MEANINGS,
     REASON_MEANINGS,
     ConditionType,
-    Phase,
     Reason,
 )
 from batchwright.api.exit_codes import EXIT_CODE_MEANINGS, FINAL_EXIT_CODES, ExitCode
