@@ -38,7 +38,7 @@ from batchwright.worker.existing import find
 from batchwright.worker.failures import StageFailed, final
 from batchwright.worker.joining import Progressed, join, join_all
 from batchwright.worker.ownership import require_output
-from batchwright.worker.published import published_before, published_keys, read_records
+from batchwright.worker.published import published_before, published_keys, read_records, replaced_since
 from batchwright.worker.run.progress import usage_status
 from batchwright.worker.run.stage_run import read_plan
 from batchwright.worker.run.tally import add_totals
@@ -164,10 +164,11 @@ def _renamed(stage: Stage, layout: WorkLayout, summary: SummaryRecord) -> Summar
 
 def _publish_once(stage: Stage, layout: WorkLayout, publish: Callable[[], SummaryRecord]) -> SummaryRecord:
     """Publish, and write the summary; or find that another merge, on a node that was cut off, did it meanwhile."""
+    began = datetime.now(UTC)
     try:
         summary = publish()
     except (StageFailed, NotFound):  # it has deleted the work objects
-        published = published_before(stage, layout)
+        published = published_before(stage, layout) or replaced_since(stage, layout, began)
         if published is None:
             raise
         return published

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Final
+
+import msgspec
 
 from batchwright.api.defaults import PublishedNames
 from batchwright.batchfile.layout import WorkLayout
 from batchwright.batchfile.origin_record import OriginRecord
-from batchwright.batchfile.plan_record import decode_record
+from batchwright.batchfile.plan_record import decode_record, encode_record
 from batchwright.batchfile.shard_record import ERRORS, KINDS, RESULTS, RETRY, ShardRecord, SummaryRecord
 from batchwright.storage.protocol import ObjectStore
 from batchwright.worker.existing import find
@@ -48,6 +51,30 @@ def standing_summary(store: ObjectStore, layout: WorkLayout) -> SummaryRecord | 
         found = find(store, file.key)
         if found is None or (found.size, found.etag) != (file.bytes, file.etag):
             return None
+    return summary
+
+
+def replaced_since(stage: Stage, layout: WorkLayout, began: datetime) -> SummaryRecord | None:
+    """The summary that another merge of the same work has written since this one began, where this one has replaced
+    some of its objects meanwhile: they hold the same bytes, and may bear another ETag. The summary gets the new ones.
+
+    Raises:
+        StorageError, RecordError: the storage or the summary can't be used.
+    """
+    store = stage.output_store
+    if find(store, layout.summary) is None:
+        return None
+    summary = decode_record(store.read(layout.summary), SummaryRecord)
+    published = {}
+    for kind, file in summary.published.items():
+        found = find(store, file.key)
+        if found is None or found.size != file.bytes:
+            return None
+        published[kind] = msgspec.structs.replace(file, etag=found.etag)
+    if summary.finished_at < began or names_cross(stage, summary):
+        return None
+    summary = msgspec.structs.replace(summary, published=published)
+    store.write(layout.summary, encode_record(summary))
     return summary
 
 

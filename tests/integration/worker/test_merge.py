@@ -8,7 +8,7 @@ import pytest
 
 from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import ExitCode
-from batchwright.api.reports import PlanReport, Progress, ShardsMissingReport
+from batchwright.api.reports import MergeReport, PlanReport, Progress, ShardsMissingReport
 from batchwright.worker.failures import StageFailed
 from batchwright.worker.merge import merge
 from batchwright.worker.plan import plan
@@ -54,6 +54,24 @@ def test_with_work_objects_kept(done: tuple[JobUnderTest, PlanReport]) -> None:
     Path(job.place.output_uri.removeprefix("file://"), "job", "errors.jsonl").unlink()
     assert job.merge(planned) == first
     assert len(job.published("errors.jsonl")) == 4
+
+
+def test_of_which_another_merge_comes_to_its_end_meanwhile(job: JobUnderTest) -> None:
+    """The slower one replaces an object of the same content, which has another ETag on a volume, and finds the rest
+    gone.
+    """
+    job = job.with_spec(sharding={"linesPerShard": 20})
+    planned = job.input([chat_line(f"id-{n}", "status=400" if n % 5 == 3 else None) for n in range(20)]).plan()
+    job.work(planned)
+    faster: list[MergeReport] = []
+
+    def overtaken(done: int, _total: int) -> None:
+        if done and not faster:
+            faster.append(job.merge(planned))
+
+    assert merge(job.stage(), fingerprint=planned.fingerprint, progressed=overtaken) == faster[0]
+    assert (len(job.published("results.jsonl")), len(job.published("errors.jsonl"))) == (16, 4)
+    assert job.merge(planned) == faster[0], "it still stands"
 
 
 def test_by_two_at_once(done: tuple[JobUnderTest, PlanReport]) -> None:
