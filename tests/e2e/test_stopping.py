@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from e2e.quickstart import Quickstart, chat_line, condition, moment
+from fixtures.cluster import eventually
 
 LINES = 1200
 SOME = 60
@@ -80,8 +81,12 @@ def test_a_cancel_in_mid_run_publishes_every_answer(quickstart: Quickstart) -> N
     again = quickstart.get(name)["status"]
     assert again["phase"] == "cancelled"
     assert again["cancelledAt"] == status["cancelledAt"]
-    jobs = quickstart.kubectl("get", "jobs", "-o", "jsonpath={.items[?(@.status.active>0)].metadata.name}")
-    assert name not in jobs
+
+    def nothing_runs() -> None:
+        jobs = quickstart.kubectl("get", "jobs", "-o", "jsonpath={.items[?(@.status.active>0)].metadata.name}")
+        assert name not in jobs
+
+    eventually(nothing_runs, seconds=30)  # the Job controller takes a moment to see that the merge has ended
 
 
 def test_a_cancel_works_where_nothing_has_started(quickstart: Quickstart) -> None:
