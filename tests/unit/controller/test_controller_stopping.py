@@ -391,6 +391,13 @@ class TestExpiry:
         unseen = batchjob().with_spec(**WINDOW).planned().with_status(in_progress_at=None).with_job(RUNNING)
         assert status_of(unseen).in_progress_at == RUNNING.view.created_at
 
+    def test_a_run_that_began_after_the_stop_does_not_turn_the_times_around(self) -> None:
+        """An operator that saw no stop yet had created it."""
+        stopped = RUNNING.view.created_at - timedelta(seconds=5)
+        late = batchjob().with_spec(**WINDOW).planned().with_job(RUNNING)
+        status = status_of(late.with_status(in_progress_at=None, finalizing_at=stopped))
+        assert (status.in_progress_at, status.finalizing_at) == (stopped, stopped)
+
     def test_an_input_that_was_found_wrong_before_tells_more(self) -> None:
         wrong = job("plan").ended_pod(failure(Reason.INVALID_INPUT, "line 7"), code=20).failed("PodFailurePolicy")
         status = status_of(batchjob().with_spec(**WINDOW).with_job(wrong))

@@ -7,7 +7,6 @@ Nothing but the closing merge sends the end of a stop: it publishes what is fini
 error line. Where it can't, the stop ends all the same, within a bounded time, and the finished work is kept.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, assert_never
@@ -118,15 +117,18 @@ def _facts(observed: Observed, stop: Stop, now: datetime) -> dict[str, Any]:
     status = observed.status
     facts: dict[str, Any] = {"run": running.number(observed)} | running.counted(observed)
     facts |= {"rate": None, "eta": None, "estimated_completion_time": None}
-    began = facts["in_progress_at"] = status.in_progress_at or _began(observed.jobs)
+    began = facts["in_progress_at"] = status.in_progress_at or _began(observed)
     facts["validating_at"] = status.validating_at or began or now
     if stop.phase is Phase.FINALIZING:
         facts["finalizing_at"] = status.finalizing_at or now
     return facts
 
 
-def _began(jobs: Iterable[JobView]) -> datetime | None:
-    return min((job.created_at for job in jobs if job.stage is Stage.RUN), default=None)
+def _began(observed: Observed) -> datetime | None:
+    """When the first run Job was created, though by an operator that knew of no stop yet."""
+    times = [job.created_at for job in observed.jobs if job.stage is Stage.RUN]
+    stopped = observed.status.finalizing_at or observed.status.cancelling_at
+    return min([*times, *([stopped] if stopped else [])]) if times else None
 
 
 def _others(observed: Observed) -> tuple[JobView, ...]:
