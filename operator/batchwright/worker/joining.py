@@ -16,8 +16,8 @@ from batchwright.batchfile.plan_record import RecordError, decode_record, encode
 from batchwright.batchfile.shard_record import KINDS, JoinedRecord, ShardFile, ShardRecord
 from batchwright.storage.patience import Patience
 from batchwright.storage.protocol import ObjectStore
-from batchwright.worker.existing import find
 from batchwright.worker.pieces import pieces_of
+from batchwright.worker.published import as_it_stands
 
 logger = logging.getLogger(__name__)
 
@@ -91,8 +91,7 @@ def _standing(store: ObjectStore, layout: WorkLayout, content: str, keys: Mappin
         return {}
     standing = {}
     for kind, file in note.published.items():
-        found = find(store, file.key) if file.key == keys[kind] else None
-        if found is not None and (found.size, found.etag) == (file.bytes, file.etag):
+        if file.key == keys[kind] and as_it_stands(store, file) == file:
             logger.info("%s was published by an earlier attempt", store.uri(file.key))
             standing[kind] = file
     return standing

@@ -11,7 +11,15 @@ from batchwright.api.defaults import PublishedNames
 from batchwright.batchfile.layout import WorkLayout
 from batchwright.batchfile.origin_record import OriginRecord
 from batchwright.batchfile.plan_record import decode_record, encode_record
-from batchwright.batchfile.shard_record import ERRORS, KINDS, RESULTS, RETRY, ShardRecord, SummaryRecord
+from batchwright.batchfile.shard_record import (
+    ERRORS,
+    KINDS,
+    RESULTS,
+    RETRY,
+    ShardFile,
+    ShardRecord,
+    SummaryRecord,
+)
 from batchwright.storage.protocol import ObjectStore
 from batchwright.worker.existing import find
 from batchwright.worker.stage import Stage
@@ -44,13 +52,9 @@ def standing_summary(store: ObjectStore, layout: WorkLayout) -> SummaryRecord | 
     Raises:
         StorageError, RecordError: the storage or the summary can't be used.
     """
-    if find(store, layout.summary) is None:
+    summary = _read_summary(store, layout)
+    if summary is None or not all(as_it_stands(store, file) == file for file in summary.published.values()):
         return None
-    summary = decode_record(store.read(layout.summary), SummaryRecord)
-    for file in summary.published.values():
-        found = find(store, file.key)
-        if found is None or (found.size, found.etag) != (file.bytes, file.etag):
-            return None
     return summary
 
 
@@ -62,20 +66,35 @@ def replaced_since(stage: Stage, layout: WorkLayout, began: datetime) -> Summary
         StorageError, RecordError: the storage or the summary can't be used.
     """
     store = stage.output_store
-    if find(store, layout.summary) is None:
+    summary = _read_summary(store, layout)
+    if summary is None or summary.finished_at < began or names_cross(stage, summary):
         return None
-    summary = decode_record(store.read(layout.summary), SummaryRecord)
-    published = {}
-    for kind, file in summary.published.items():
-        found = find(store, file.key)
-        if found is None or found.size != file.bytes:
-            return None
-        published[kind] = msgspec.structs.replace(file, etag=found.etag)
-    if summary.finished_at < began or names_cross(stage, summary):
+    published = {kind: as_it_stands(store, file) for kind, file in summary.published.items()}
+    standing = {kind: file for kind, file in published.items() if file is not None}
+    if standing.keys() != published.keys():
         return None
-    summary = msgspec.structs.replace(summary, published=published)
+    summary = msgspec.structs.replace(summary, published=standing)
     store.write(layout.summary, encode_record(summary))
     return summary
+
+
+def _read_summary(store: ObjectStore, layout: WorkLayout) -> SummaryRecord | None:
+    if find(store, layout.summary) is None:
+        return None
+    return decode_record(store.read(layout.summary), SummaryRecord)
+
+
+def as_it_stands(store: ObjectStore, file: ShardFile) -> ShardFile | None:
+    """What was written as a file, with the ETag that it has now; None where it is gone or has another size. It is the
+    same as `file` as long as nobody has touched it.
+
+    Raises:
+        StorageError: the storage can't be used.
+    """
+    found = find(store, file.key)
+    if found is None or found.size != file.bytes:
+        return None
+    return msgspec.structs.replace(file, etag=found.etag)
 
 
 def names_cross(stage: Stage, summary: SummaryRecord) -> bool:
