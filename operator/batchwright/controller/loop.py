@@ -23,6 +23,7 @@ from batchwright.controller.health import Health
 from batchwright.controller.memory import Memory
 from batchwright.controller.poll import Poller
 from batchwright.controller.settings import Settings
+from batchwright.controller.waiting import first_of
 from batchwright.kube import errors
 from batchwright.kube.events import Events, Subject
 
@@ -102,9 +103,9 @@ class Loops:
                     memory.wake.clear()
                 delay = await self._guarded_pass(namespace, name, uid, memory)
                 self._health.loop_waits(uid, delay)
-                await _first_of(stopped.wait(), memory.wake.wait(), seconds=delay)
+                await first_of(stopped.wait(), memory.wake.wait(), seconds=delay)
                 if memory.wake.is_set() and not stopped.is_set():
-                    await _first_of(stopped.wait(), seconds=_COALESCE_SECONDS)
+                    await first_of(stopped.wait(), seconds=_COALESCE_SECONDS)
         finally:
             self._health.loop_ended(uid)
             if self._memories.get(uid) is memory:
@@ -162,13 +163,13 @@ class Loops:
     async def _apply(self, observed: Observed, plan: Plan, now: datetime, memory: Memory) -> None:
         identity = observed.identity
         memory.refusals = await self.in_thread(self._applier.act, observed, plan, now) if plan.actions else ()
-        if plan.status is None or memory.reading is None:
+        if plan.status is None:
             return
+        assert memory.reading is not None, "a pass begins with a reading"
         version = memory.reading.version
         stored = await self.in_thread(self._applier.write_status, observed, version, plan.status)
         memory.last_status_write = now
-        if memory.reading is not None:
-            memory.reading = replace(memory.reading, batchjob=stored)
+        memory.reading = replace(memory.reading, batchjob=stored)
         metrics.status_written(identity.namespace, observed.status, plan.status)
         if plan.status.phase != observed.status.phase:
             logger.info("%s/%s: %s: %s", identity.namespace, identity.name, plan.status.phase, plan.status.message)
@@ -179,13 +180,3 @@ class Loops:
             except errors.KubernetesError as error:
                 # An Event is a convenience: the status has it all.
                 logger.warning("%s/%s: no Event %s: %s", subject.namespace, subject.name, notice.reason, error)
-
-
-async def _first_of(*waits: Awaitable[object], seconds: float) -> None:
-    """Wait for the first of several things, at most so long."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()

@@ -15,6 +15,7 @@ from batchwright.controller.health import Health
 from batchwright.controller.leadership import Leadership
 from batchwright.controller.operator import Operator
 from batchwright.controller.settings import InvalidSettings, Settings
+from batchwright.controller.waiting import first_of
 from batchwright.kube import errors
 from batchwright.kube.connection import Connection, TimeLimits
 from batchwright.kube.leases import LeaseObject
@@ -81,7 +82,7 @@ async def _work_while_leading(settings: Settings, health: Health, stop: asyncio.
     metrics.LEADER.set_function(lambda: float(election.leads()))
     election.start(lambda: loop.call_soon_threadsafe(acquired.set))
     try:
-        await _first_of(acquired, stop)
+        await first_of(acquired.wait(), stop.wait())
         if not stop.is_set():
             health.works()
             await _work(settings, health, stop, election.check)
@@ -95,15 +96,6 @@ async def _work(
     registry = kopf.OperatorRegistry()
     handlers.register(registry, lambda: Operator.start(settings, health, before_write))
     await kopf.operator(registry=registry, standalone=True, clusterwide=True, stop_flag=stop)
-
-
-async def _first_of(*events: asyncio.Event) -> None:
-    tasks = [asyncio.create_task(event.wait()) for event in events]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
 
 
 def _configure_logging(level: str) -> None:
