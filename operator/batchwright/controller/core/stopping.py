@@ -57,18 +57,14 @@ def step(
             assert_never(merge)
     if closed.phase not in TERMINAL_PHASES and stops.targeted(observed) is not None:
         closed = replace(closed, failure_target=stop.why)  # a cancel that came later makes it its own
-    others = _others(observed)
-    deletions = tuple(DeleteJob(job.name, job.uid) for job in others if not job.deleting)
-    return replace(closed, actions=(*closed.actions, *deletions), facts={**facts, **closed.facts})
+    return replace(closed, actions=(*closed.actions, *_deletions(observed)), facts={**facts, **closed.facts})
 
 
 def _unplanned(observed: Observed, spec: BatchJobSpec, stop: Stop, now: datetime) -> Step:
     """No request was sent: nothing is to be published."""
-    others = _others(observed)
-    if others or _pods(observed, now):
+    if _others(observed) or _pods(observed, now):
         phase = stop.phase if stop.phase is Phase.CANCELLING else observed.status.phase or Phase.PENDING
-        actions = tuple(DeleteJob(job.name, job.uid) for job in others if not job.deleting)
-        return replace(_ending(observed, spec, stop, now), phase=phase, actions=actions)
+        return replace(_ending(observed, spec, stop, now), phase=phase, actions=_deletions(observed))
     return Step(stop.end, stop.why.reason, f"{stop.why.message} No request was sent, and nothing is published.")
 
 
@@ -135,6 +131,10 @@ def _others(observed: Observed) -> tuple[JobView, ...]:
     """Jobs that would start more pods, but for the merge of the current run."""
     merge = merging.current(observed)
     return tuple(job for job in observed.jobs if job.end is None and (merge is None or job.uid != merge.uid))
+
+
+def _deletions(observed: Observed) -> tuple[DeleteJob, ...]:
+    return tuple(DeleteJob(job.name, job.uid) for job in _others(observed) if not job.deleting)
 
 
 def _pods(observed: Observed, now: datetime) -> tuple[PodView, ...]:
