@@ -28,7 +28,6 @@ from batchwright.worker.existing import find
 from batchwright.worker.failures import StageFailed
 from batchwright.worker.run.claims import WorkerIdentity
 from batchwright.worker.run.open_shard import OpenShard
-from batchwright.worker.run.openings import WORKER_FAILED, given_up_message
 from batchwright.worker.run.shard_input import ShardInput
 from batchwright.worker.run.spool_folder import own_folder
 from batchwright.worker.server.verdicts import Failed
@@ -222,9 +221,7 @@ class _Closing:
 
     def _outcome(self, shard: OpenShard) -> Failed:
         """What becomes of a line that was not finished."""
-        if shard.given_up:
-            return Failed(WORKER_FAILED, given_up_message(shard.number, shard.kills))
-        return Failed(self._undone.value, UNDONE_MESSAGES[self._undone])
+        return shard.given_up or Failed(self._undone.value, UNDONE_MESSAGES[self._undone])
 
     def _commit(self, shard: OpenShard) -> None:
         record = self._layout.record(shard.number)

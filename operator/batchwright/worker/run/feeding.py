@@ -12,12 +12,12 @@ from batchwright.worker.run.byte_budget import ByteBudget
 from batchwright.worker.run.claims import Claimed, ShardQueue
 from batchwright.worker.run.lines import LineQueue
 from batchwright.worker.run.open_shard import OpenShard
-from batchwright.worker.run.openings import WORKER_FAILED, given_up_message, must_be_alone
+from batchwright.worker.run.openings import must_be_alone
 from batchwright.worker.run.patience import patiently
 from batchwright.worker.run.shard_input import ShardInput, ShardLine
 from batchwright.worker.run.stopping import Stopping, sleep_unless
 from batchwright.worker.server.gate import Gate
-from batchwright.worker.server.verdicts import Failed, Outcome
+from batchwright.worker.server.verdicts import Outcome
 
 MAX_OPEN_SHARDS: Final = 8
 """Shards whose slow lines may be waited for while the next are sent."""
@@ -131,7 +131,7 @@ class Feeder:
             raise Stopping
 
     async def _feed_lines(self, shard: OpenShard) -> None:
-        given_up = Failed(WORKER_FAILED, given_up_message(shard.number, shard.kills)) if shard.given_up else None
+        given_up = shard.given_up
         async with contextlib.aclosing(self._source.lines(shard.shard, self._budget)) as lines:
             async for line in lines:
                 if self._stopping.is_set():

@@ -39,7 +39,7 @@ from batchwright.storage.errors import PreconditionFailed
 from batchwright.storage.protocol import ObjectStore
 from batchwright.worker.run.claims import WorkerIdentity
 from batchwright.worker.run.earlier_part import earlier_lines
-from batchwright.worker.run.openings import Openings, is_given_up
+from batchwright.worker.run.openings import WORKER_FAILED, Openings, given_up_message, is_given_up
 from batchwright.worker.run.spool import Place, Spool, SpooledFile
 from batchwright.worker.run.tally import Tally, subtract_totals
 from batchwright.worker.server.verdicts import Answered, Failed, Outcome
@@ -133,9 +133,11 @@ class OpenShard:
         return self._kills > 0 and self._segments == 0
 
     @property
-    def given_up(self) -> bool:
-        """Whether it has killed its worker so often that what is not finished never will be."""
-        return is_given_up(self._kills)
+    def given_up(self) -> Failed | None:
+        """What becomes of its lines that are not finished, where it has killed its worker too often; else None."""
+        if not is_given_up(self._kills):
+            return None
+        return Failed(WORKER_FAILED, given_up_message(self.number, self._kills))
 
     def restore(self, first: OpeningRecord | None = None) -> None:
         """Take the lines in the segments of earlier attempts as done, and those that stand from an earlier BatchJob.
