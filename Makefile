@@ -28,7 +28,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --universal 
 .PHONY: lock
 lock: ## Resolve the lock files anew (uv)
 	$(BIN)/python -m pip install --quiet uv
-	for set in worker: operator:operator dev:dev; do extra=$${set#*:}; \
+	for set in worker: operator:operator gateway:gateway dev:dev; do extra=$${set#*:}; \
 	  $(COMPILE) $${extra:+--extra $$extra} --output-file requirements/$${set%%:*}.txt pyproject.toml; done
 	for set in build bench; do $(COMPILE) --output-file requirements/$$set.txt requirements/$$set.in; done
 

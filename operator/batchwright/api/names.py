@@ -26,6 +26,15 @@ ANNOTATION_UNDONE = f"{GROUP}/undone"
 """On a merge that closes a batch which was stopped: the code of the requests that it ends without."""
 FINALIZER = f"{GROUP}/operator"
 
+LABEL_GATEWAY = f"{GROUP}/gateway"
+"""On a BatchJob of the gateway: by which face it came, `openai` or `paths`."""
+ANNOTATION_USER = f"{GROUP}/gateway-user"
+"""On a BatchJob of the gateway: for whom it was made."""
+ANNOTATION_BATCH_ID = f"{GROUP}/batch-id"
+ANNOTATION_INPUT_FILE_ID = f"{GROUP}/input-file-id"
+ANNOTATION_CANCELLING_AT = f"{GROUP}/cancelling-at"
+"""On a BatchJob of the gateway: when its cancel was asked for."""
+
 CONTAINER = "worker"
 WORKER_PORT = 8080
 """Port of a worker pod's /progress, /healthz and /readyz."""

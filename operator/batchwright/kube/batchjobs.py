@@ -14,9 +14,9 @@ class BatchJobs:
         """One BatchJob. Raises errors.NotFound."""
         return self._connection.get(self._path(namespace, name))
 
-    def list(self, namespace: str | None = None) -> list[RawObject]:
-        """The BatchJobs of a namespace, or of all."""
-        return self._connection.list(self._path(namespace))
+    def list(self, namespace: str | None = None, labels: str | None = None) -> list[RawObject]:
+        """The BatchJobs of a namespace, or of all; those that a label selector takes."""
+        return self._connection.list(self._path(namespace), {"labelSelector": labels} if labels else None)
 
     def create(self, namespace: str, manifest: RawObject) -> RawObject:
         """Create a BatchJob. Raises errors.AlreadyExists, errors.Refused with the message of the schema's rules."""
@@ -38,6 +38,12 @@ class BatchJobs:
     def patch_spec(self, namespace: str, name: str, changes: RawObject) -> RawObject:
         """Merge changes into the spec, such as `{"suspend": True}`; for people's tools, never for the controller."""
         return self._connection.patch(self._path(namespace, name), {"spec": changes})
+
+    def patch(self, namespace: str, name: str, changes: RawObject) -> RawObject:
+        """Merge changes into metadata and spec; for people's tools, never for the controller. With `metadata.uid` in
+        them, only into that very BatchJob. Raises errors.NotFound, errors.Conflict, errors.Refused.
+        """
+        return self._connection.patch(self._path(namespace, name), changes)
 
     def delete(self, namespace: str, name: str, uid: str | None = None) -> None:
         """Delete a BatchJob; its children follow by garbage collection. Raises errors.NotFound, errors.Conflict."""

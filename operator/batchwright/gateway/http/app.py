@@ -1,0 +1,71 @@
+"""The application: every part's routes in one."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from importlib.metadata import version
+from typing import Any, Final
+
+from fastapi import APIRouter, FastAPI
+from pydantic import BaseModel
+
+from batchwright.gateway.context import Gateway
+from batchwright.gateway.http import error_handlers, health
+from batchwright.gateway.http.middleware import Audit, RequestMiddleware
+
+DESCRIPTION: Final = """\
+OpenAI's Files and Batches API, and path-based batches, over BatchJobs in a Kubernetes cluster.
+Send an API key of this gateway, or a token of the cluster, as `Authorization: Bearer …`.
+"""
+
+PARTS: Final[tuple[Callable[[Gateway], APIRouter], ...]] = (health.router,)
+
+
+class ErrorDetail(BaseModel):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """The body of every error."""
+
+    error: ErrorDetail
+
+
+ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    status: {"model": ErrorBody, "description": text}
+    for status, text in {
+        400: "The request can't be what it is; the message says why.",
+        401: "No key, or one that is unknown.",
+        403: "The key or token may not do this.",
+        404: "There is no such thing, or it is not yours.",
+        409: "Not in its state.",
+        413: "Too large; the message names the limit.",
+        429: "Too many requests, or too many active batches; see Retry-After.",
+        500: "The gateway failed.",
+        503: "Storage or cluster can't be reached at the moment; see Retry-After.",
+    }.items()
+}
+
+
+def create_app(
+    gateway: Gateway, audit: Audit, lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None
+) -> FastAPI:
+    """The application, ready to be served."""
+    app = FastAPI(
+        title="Batchwright gateway",
+        version=version("batchwright"),
+        description=DESCRIPTION,
+        root_path=gateway.settings.root_path,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        responses=ERRORS,
+    )
+    error_handlers.install(app)
+    for part in PARTS:
+        app.include_router(part(gateway))
+    app.add_middleware(RequestMiddleware, audit=audit)
+    return app

@@ -1,0 +1,34 @@
+"""What routes ask FastAPI for."""
+
+from collections.abc import Callable
+
+from fastapi import Request
+
+from batchwright.gateway.context import Gateway
+from batchwright.gateway.errors import ApiError
+from batchwright.gateway.principal import Principal, Verb
+
+
+def authenticated(gateway: Gateway, verb: Verb) -> Callable[[Request], Principal]:
+    """A dependency that gives who asks, once they may do this and not too often."""
+
+    def principal(request: Request) -> Principal:
+        found = gateway.authenticator.authenticate(request.headers)
+        request.state.principal = found
+        gateway.rate.check(found)
+        gateway.authenticator.authorize(found, verb)
+        return found
+
+    return principal
+
+
+def namespace_of(principal: Principal) -> str:
+    """The one namespace that is meant. Raises ApiError where an administrator named none."""
+    if principal.namespace is None:
+        raise ApiError(
+            400,
+            "An administrator's key belongs to no namespace: name one with the header `OpenAI-Project`.",
+            code="missing_required_parameter",
+            param="OpenAI-Project",
+        )
+    return principal.namespace

@@ -1,0 +1,114 @@
+"""Every error as `{"error": {…}}`: ours, FastAPI's, the storage's, the Kubernetes API's, and what nobody foresaw."""
+
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from batchwright.gateway import errors
+from batchwright.gateway.errors import ApiError
+from batchwright.kube.errors import KubernetesError, Refused
+from batchwright.storage.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+_MISSING: Final = "missing"
+_TYPES: Final = {
+    "int": "an integer",
+    "string": "a string",
+    "dict": "an object",
+    "bool": "a boolean",
+    "list": "an array",
+    "model": "an object",
+    "float": "a number",
+}
+
+
+def install(app: FastAPI) -> None:
+    """Make an app answer so."""
+    app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(StorageError, _storage_error)
+    app.add_exception_handler(KubernetesError, _kubernetes_error)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def answer(error: ApiError) -> JSONResponse:
+    """The answer that an error is."""
+    return JSONResponse(error.body(), error.status, error.headers)
+
+
+def from_validation(problems: Sequence[Any]) -> ApiError:
+    """The first problem that pydantic found, in OpenAI's words."""
+    problem = problems[0]
+    name = ".".join(str(step) for step in problem["loc"][1:]) or "body"
+    kind = str(problem["type"])
+    if kind == "json_invalid":
+        return ApiError(HTTPStatus.BAD_REQUEST, "The request body is not valid JSON.", code="invalid_json")
+    if kind == _MISSING:
+        return errors.missing_parameter(name)
+    if kind == "extra_forbidden":
+        return ApiError(HTTPStatus.BAD_REQUEST, f"Unknown parameter: '{name}'.", code="unknown_parameter", param=name)
+    if kind.endswith(("_type", "_parsing")) and (expected := _TYPES.get(kind.rpartition("_")[0])):
+        return errors.invalid_type(name, expected)
+    return errors.invalid_value(name, f"Invalid value for '{name}': {problem['msg']}.")
+
+
+def _api_error(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ApiError)
+    return answer(error)
+
+
+def _invalid_request(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    return answer(from_validation(error.errors()))
+
+
+def _http_error(request: Request, error: Exception) -> JSONResponse:
+    """What the framework itself refuses: an unknown path, a method that a path doesn't have."""
+    assert isinstance(error, HTTPException)
+    status = error.status_code
+    if status == HTTPStatus.NOT_FOUND:
+        message = f"Invalid URL ({request.method} {request.url.path[:200]})"
+    elif status == HTTPStatus.METHOD_NOT_ALLOWED:
+        message = f"Not allowed to {request.method} on {request.url.path[:200]}."
+    else:
+        message = str(error.detail)
+    return answer(ApiError(status, message, headers=error.headers))
+
+
+def _storage_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, StorageError)
+    logger.error("storage, for request %s: %s", request_id(request), error)
+    if error.retryable:
+        return answer(errors.unavailable("The storage is not available at the moment. Try again."))
+    message = f"The gateway can't use its storage: {error.describe()}. An administrator finds more in its log."
+    return answer(ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, message, code="storage_error", kind=errors.SERVER_ERROR))
+
+
+def _kubernetes_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, KubernetesError)
+    logger.error("Kubernetes, for request %s: %s", request_id(request), error)
+    if isinstance(error, Refused):
+        message = "The cluster refused what the gateway asked for. An administrator finds more in its log."
+        return answer(
+            ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, message, code="cluster_refused", kind=errors.SERVER_ERROR)
+        )
+    return answer(errors.unavailable("The Kubernetes API is not available at the moment. Try again."))
+
+
+def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    logger.error("request %s failed", request_id(request), exc_info=error)
+    message = "The gateway failed on this request. Its log has more, under the request's id."
+    return answer(ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, message, code="internal_error", kind=errors.SERVER_ERROR))
+
+
+def request_id(request: Request) -> str:
+    """The id that a request is logged and answered under."""
+    return str(getattr(request.state, "request_id", ""))
