@@ -160,8 +160,8 @@ def accounts(quickstart: Quickstart, tmp_path: Path) -> Iterator[tuple[S3Bucket,
     made = [Account.create(tmp_path / str(number), quickstart.name("user")) for number in range(2)]
     for account in made:
         bucket.server.create_user(account)
-    yield bucket, made
-    quickstart.s3.delete_bucket_policy(Bucket=BUCKET)
+    with bucket.policy_kept() as allowing:
+        yield allowing, made
 
 
 @pytest.fixture
@@ -333,19 +333,11 @@ def test_whatever_befalls_a_run_every_line_is_published_once(
 
 def _rotate_the_secret(run: MidRun, bucket: S3Bucket, first: Account, second: Account) -> None:
     workers = run.workers()
-    _allow(bucket, first, second)
+    bucket.allow_all([first, second], *ACTIONS)
     run.rotate(second)
     bucket.allow(second, *ACTIONS)  # the first keys are worth nothing from now on
     run.goes_on(6 * WORKERS * IN_FLIGHT)  # for longer than from one segment to the next
     assert run.workers() == workers, "a rotated Secret reaches the workers that run"
-
-
-def _allow(bucket: S3Bucket, *accounts: Account) -> None:
-    resources = [f"arn:aws:s3:::{bucket.name}", f"arn:aws:s3:::{bucket.name}/*"]
-    who = {"AWS": [account.access_key for account in accounts]}
-    statement = {"Effect": "Allow", "Principal": who, "Action": list(ACTIONS), "Resource": resources}
-    policy = {"Version": "2012-10-17", "Statement": [statement]}
-    bucket.client.put_bucket_policy(Bucket=bucket.name, Policy=json.dumps(policy))
 
 
 def _evict_a_worker(run: MidRun) -> None:

@@ -22,13 +22,13 @@ def secret_allowing(quickstart: Quickstart, tmp_path: Path) -> Iterator[Callable
     def make(*actions: str) -> str:
         account = Account.create(tmp_path / "account", quickstart.name("user"))
         bucket.server.create_user(account)
-        bucket.allow(account, *actions)
+        allowing.allow(account, *actions)
         names.append(quickstart.name("limited"))
         quickstart.kubectl("create", "secret", "generic", names[-1], f"--from-file={account.credentials_dir}")
         return names[-1]
 
-    yield make
-    quickstart.s3.delete_bucket_policy(Bucket=BUCKET)
+    with bucket.policy_kept() as allowing:
+        yield make
     for name in names:
         quickstart.kubectl("delete", "secret", name)
 

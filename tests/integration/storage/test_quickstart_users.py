@@ -1,0 +1,148 @@
+"""The quickstart's storage users, on a real server that was prepared as in their pod.
+
+The gateway reaches its own prefix, a tenant its own part of that, and neither anything else.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from botocore.exceptions import ClientError
+
+from fixtures.cluster import ROOT
+from fixtures.s3 import Account, S3Server, s3_process
+
+MANIFEST = ROOT / "manifests" / "quickstart" / "s3.yaml"
+DOCUMENTS = list(yaml.safe_load_all(MANIFEST.read_text()))
+BUCKET = "batches"
+TENANT = "gateway/batchwright-demo"
+KEYS = {
+    "upload": f"{TENANT}/file-1",
+    "result": f"{TENANT}/batch-1/results.jsonl",
+    "another tenant's": "gateway/other/file-1",
+    "a tenant's with a longer name": f"{TENANT}-2/file-1",
+    "record": "gateway/.gateway/files/batchwright-demo/file-1.json",
+    "outside": "in/input.jsonl",
+}
+
+
+def secret(name: str) -> dict[str, str]:
+    (found,) = (one for one in DOCUMENTS if one["kind"] == "Secret" and one["metadata"]["name"] == name)
+    return dict(found["stringData"])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A server with an object of each key."""
+    folder = tmp_path_factory.mktemp("quickstart")
+    with s3_process(folder) as running:
+        given = folder / "given"
+        given.mkdir()
+        for name, text in secret("s3-users").items():
+            (given / name).write_text(text)
+        prepare(BUCKET=folder / "buckets" / BUCKET, USERS=folder / "iam", GIVEN=given)
+        for key in KEYS.values():
+            running.client().put_object(Bucket=BUCKET, Key=key, Body=b"x")
+        yield running
+
+
+def prepare(**places: Path) -> None:
+    """What the init container does."""
+    (deployment,) = (one for one in DOCUMENTS if one["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["initContainers"]
+    program, *arguments = container["command"]
+    assert (program, {variable["name"] for variable in container["env"]}) == ("python3", set(places))
+    environment = os.environ | {name: str(place) for name, place in places.items()}
+    subprocess.run([sys.executable, *arguments], env=environment, check=True, timeout=60)
+
+
+def client_of(server: S3Server, user: str) -> Any:
+    keys = {
+        "gateway": ("batchwright-gateway", "batchwright-gateway-secret"),
+        "tenant": tuple(secret("batchwright-storage").values()),
+    }[user]
+    return server.client(Account(keys[0], keys[1], server.folder))
+
+
+def allowed(request: Callable[[], object]) -> bool:
+    try:
+        request()
+    except ClientError as error:
+        if error.response["ResponseMetadata"]["HTTPStatusCode"] != HTTPStatus.FORBIDDEN:
+            raise
+        return False
+    return True
+
+
+REACHED = [
+    ("gateway", {"upload", "result", "another tenant's", "a tenant's with a longer name", "record"}),
+    ("tenant", {"upload", "result"}),
+]
+
+
+@pytest.mark.parametrize(("user", "reached"), REACHED)
+def test_what_a_user_may_read_write_and_delete(server: S3Server, user: str, reached: set[str]) -> None:
+    client = client_of(server, user)
+    for name, key in KEYS.items():
+        place = {"Bucket": BUCKET, "Key": key}
+        requests: list[Callable[[], object]] = [
+            lambda place=place: client.get_object(**place),
+            lambda place=place: client.put_object(**place, Body=b"y"),
+            lambda place=place: client.abort_multipart_upload(
+                **place, UploadId=client.create_multipart_upload(**place)["UploadId"]
+            ),
+            lambda place=place: client.delete_object(Bucket=BUCKET, Key=f"{place['Key']}-gone"),
+        ]
+        assert [allowed(request) for request in requests] == [name in reached] * len(requests), name
+
+
+@pytest.mark.parametrize("user", ["gateway", "tenant"])
+@pytest.mark.parametrize(
+    ("prefix", "users"),
+    [
+        (f"{TENANT}/", {"gateway", "tenant"}),
+        (f"{TENANT}/batch-1/", {"gateway", "tenant"}),
+        ("gateway/.gateway/files/", {"gateway"}),
+        (TENANT, {"gateway"}),
+        ("gateway/", {"gateway"}),
+        ("", set()),
+    ],
+)
+def test_what_a_user_may_list(server: S3Server, user: str, prefix: str, users: set[str]) -> None:
+    client = client_of(server, user)
+    assert allowed(lambda: client.list_objects_v2(Bucket=BUCKET, Prefix=prefix)) == (user in users)
+
+
+def test_a_tenant_copies_nothing_out_of_reach(server: S3Server) -> None:
+    root, client = server.client(), client_of(server, "tenant")
+    for source, target in ((KEYS["another tenant's"], KEYS["upload"]), (KEYS["upload"], KEYS["another tenant's"])):
+        root.put_object(Bucket=BUCKET, Key=source, Body=b"source")
+        root.put_object(Bucket=BUCKET, Key=target, Body=b"target")
+        with pytest.raises(ClientError):
+            client.copy_object(Bucket=BUCKET, Key=target, CopySource={"Bucket": BUCKET, "Key": source})
+        assert root.get_object(Bucket=BUCKET, Key=target)["Body"].read() == b"target"
+
+
+def test_dots_lead_nowhere(server: S3Server) -> None:
+    with pytest.raises(ClientError):
+        client_of(server, "tenant").get_object(Bucket=BUCKET, Key=f"{TENANT}/../other/file-1")
+
+
+def test_the_server_takes_the_policy_as_one_that_is_put(server: S3Server) -> None:
+    """The init container writes it where the server keeps it, unchecked."""
+    policy = secret("s3-users")["policy.json"]
+    assert server.client().get_bucket_policy(Bucket=BUCKET)["Policy"] == policy
+    server.client().put_bucket_policy(Bucket=BUCKET, Policy=policy)
+
+
+def test_the_first_user_may_do_everything_all_the_same(server: S3Server) -> None:
+    assert all(
+        allowed(lambda key=key: server.client().head_object(Bucket=BUCKET, Key=key))
+        for key in (KEYS["upload"], KEYS["outside"], KEYS["record"])
+    )
