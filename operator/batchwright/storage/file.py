@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +23,7 @@ from batchwright.storage.errors import (
 )
 from batchwright.storage.file_errors import translated
 from batchwright.storage.file_paths import TEMPORARY_PREFIX, RootFolder
+from batchwright.storage.file_upload import FileUpload
 from batchwright.storage.patience import Patience
 from batchwright.storage.protocol import (
     DEFAULT_CHUNK_BYTES,
@@ -31,6 +33,7 @@ from batchwright.storage.protocol import (
     ObjectInfo,
     Piece,
     Progress,
+    Upload,
 )
 
 logger = logging.getLogger(__name__)
@@ -123,10 +126,19 @@ class FileStore:
             chunks = iter(lambda: source.read(DEFAULT_CHUNK_BYTES), b"")
             return self._write_chunks(key, chunks, None)
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def open_upload(self, key: str, *, spool: Path) -> Upload:
+        def publish(file: IO[bytes], temporary: Path, target: Path) -> ObjectInfo:
+            status = _finish(file)
+            temporary.replace(target)
+            _sync_folder(target.parent)
+            return _info(key, status)
+
+        return FileUpload(self.uri(key), self._temporary(key), publish, lambda: self._translated("PutObject", key))
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
         with self._translated("ListObjectsV2", prefix):
             self._check_root("ListObjectsV2")
-            for key, status in self._folder.walk(prefix):
+            for key, status in self._folder.walk(prefix, start_after or ""):
                 yield _info(key, status)
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
@@ -143,13 +155,16 @@ class FileStore:
         wanted = list(pieces)
         return (patience or Patience()).call(lambda: self._write_chunks(key, self._chunks(wanted), progress))
 
-    def abort_uploads(self, prefix: str, ours: Callable[[str], bool]) -> None:
+    def abort_uploads(self, prefix: str, ours: Callable[[str], bool], *, begun_before: datetime | None = None) -> None:
         """What a temporary file was to become isn't known: that nobody has written to it for long says that it may go.
         One that is taken from its writer would fail it for good, other than an upload, which is begun anew.
         """
+        abandoned = time.time() - ABANDONED_SECONDS
+        if begun_before is not None:
+            abandoned = min(abandoned, begun_before.timestamp())
         try:
             with self._translated("AbortMultipartUpload", prefix):
-                for path in self._folder.temporaries(prefix, unchanged_since=time.time() - ABANDONED_SECONDS):
+                for path in self._folder.temporaries(prefix, unchanged_since=abandoned):
                     path.unlink(missing_ok=True)
                     logger.info("removed %s, which a killed writer left", path)
         except StorageError as error:

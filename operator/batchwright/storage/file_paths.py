@@ -50,8 +50,9 @@ class RootFolder:
         self._check_inside(folder, key, operation)
         return folder / path.name
 
-    def walk(self, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
-        """Keys and statuses of the regular files under a prefix, in the order of the keys' bytes.
+    def walk(self, prefix: str, start_after: str = "") -> Iterator[tuple[str, os.stat_result]]:
+        """Keys and statuses of the regular files under a prefix, in the order of the keys' bytes: those that come after
+        `start_after`. Neither files nor whole folders before it are looked at.
 
         Links to files are followed within the root, links to folders are not (they may form a cycle). Names
         that are not UTF-8 cannot be keys and are left out. Raises InvalidLocation, AccessDenied and OSError.
@@ -60,7 +61,7 @@ class RootFolder:
         path = Path(os.path.realpath(self._path(folder, "ListObjectsV2") if folder else self._real))
         self._check_inside(path, prefix, "ListObjectsV2")
         if path.is_dir():
-            yield from self._walk(path, f"{folder}/" if folder else "", start)
+            yield from self._walk(path, f"{folder}/" if folder else "", start, start_after.encode())
 
     def temporaries(self, prefix: str, *, unchanged_since: float) -> list[Path]:
         """Unfinished files in the folder of a prefix and in those below it, last changed before that time (seconds
@@ -72,11 +73,15 @@ class RootFolder:
         statuses = ((found, self._regular(found)) for found in path.rglob(f"{TEMPORARY_PREFIX}*"))
         return [found for found, status in statuses if status is not None and status.st_mtime < unchanged_since]
 
-    def _walk(self, folder: Path, base: str, start: str) -> Iterator[tuple[str, os.stat_result]]:
+    def _walk(self, folder: Path, base: str, start: str, after: bytes) -> Iterator[tuple[str, os.stat_result]]:
         for name in _sorted_names(folder, start):
             path = folder / name.rstrip("/")
+            key = (base + name).encode()
+            # The keys in a folder before `after` are so too, unless it is one of them itself.
+            if key <= after and not (name.endswith("/") and after.startswith(key)):
+                continue
             if name.endswith("/"):
-                yield from self._walk(path, base + name, "")
+                yield from self._walk(path, base + name, "", after)
             elif (status := self._regular(path)) is not None:
                 yield base + name, status
 

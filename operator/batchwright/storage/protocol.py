@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -88,6 +89,34 @@ Progress = Callable[[int], None]
 """Called with the number of bytes that were added since the last call, in the thread of the caller."""
 
 
+class Upload(Protocol):
+    """An object that is written piece by piece. Nothing of it is visible before `commit`.
+
+    May be used by several threads, one of which works at a time while the others wait. Any error ends the upload as
+    `abort` does, and so must the caller when it gives up.
+    """
+
+    def add(self, data: bytes) -> None:
+        """Append the bytes. They may wait in a file, and a part may be sent, until this returns.
+
+        Raises what `ObjectStore.write` raises, StorageUnavailable when the spool folder cannot be written, and
+        ValueError when the upload is over.
+        """
+        ...
+
+    def commit(self) -> ObjectInfo:
+        """Make the object of what was added, in place of what stood at the key. Again: the same answer.
+
+        Raises as `add` does, SizeMismatch when the object that came to be is another one, and UploadMissing when
+        somebody has removed what was written so far.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Drop what was added. Does nothing once the upload is over. A refusal is logged, not raised."""
+        ...
+
+
 class ObjectStore(Protocol):
     """One bucket, or one folder of a mounted volume."""
 
@@ -149,8 +178,24 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Every object whose key starts with the prefix, all pages, in the order of the keys' UTF-8 bytes."""
+    def open_upload(self, key: str, *, spool: Path) -> Upload:
+        """Begin an object whose bytes come one after the other.
+
+        spool: a folder for what waits to be sent, up to the size of one part: 8 MiB, more only beyond 8 GB. Memory is
+        less than 1 MiB, also while a part is sent. (A volume takes the bytes at once and needs no spool.)
+
+        Raises InvalidLocation and, from the spool folder, StorageUnavailable. A store may be asked only later.
+        """
+        ...
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
+        """Every object whose key starts with the prefix, in the order of the keys' UTF-8 bytes.
+
+        start_after: only keys that come after this one in that order; it need not exist
+
+        A page of S3 (1,000 keys) or a folder is asked for when its turn comes, so that whoever needs the first keys
+        alone need not wait for all.
+        """
         ...
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
@@ -180,10 +225,12 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def abort_uploads(self, prefix: str, ours: Callable[[str], bool]) -> None:
+    def abort_uploads(self, prefix: str, ours: Callable[[str], bool], *, begun_before: datetime | None = None) -> None:
         """Remove what writers that were killed left of objects under the prefix: unfinished uploads, temporary files.
 
         `ours` says of an object's key whether its upload may be removed. It is called where no other writer of these
-        objects can be of use any more. What can't be removed is logged: a lifecycle rule gets it.
+        objects can be of use any more, or with `begun_before` (with a time zone), which keeps uploads that were begun
+        later. Of a temporary file neither its object nor its begin is known: it goes when nothing was written to it
+        since that time, and for 15 minutes at least. What can't be removed is logged: a lifecycle rule gets it.
         """
         ...

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ from batchwright.storage.protocol import (
     ObjectInfo,
     Piece,
     Progress,
+    Upload,
 )
 from batchwright.storage.s3_client import S3Clients
 from batchwright.storage.s3_errors import (
@@ -44,15 +46,10 @@ from batchwright.storage.s3_errors import (
     translate,
     translated,
 )
+from batchwright.storage.s3_multipart import Target, abort_uploads
 from batchwright.storage.s3_read import ReadRequest, ResumingRead, quoted, required_etag, unquoted
-from batchwright.storage.s3_upload import (
-    CopiedStep,
-    ForwardProgress,
-    MultipartUpload,
-    SentStep,
-    Step,
-    abort_uploads,
-)
+from batchwright.storage.s3_spooled import SpooledUpload
+from batchwright.storage.s3_upload import CopiedStep, ForwardProgress, SentStep, Step, SteppedUpload
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
@@ -179,8 +176,17 @@ class S3Store:
             steps = [_file_step(file.fileno(), start, min(start + part, size)) for start in range(0, size, part)]
             return self._upload(key, steps, None, Patience())
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
+    def open_upload(self, key: str, *, spool: Path) -> Upload:
+        return SpooledUpload(
+            self._clients, self._target(key), spool, lambda size: self._verified(key, size, Patience())
+        )
+
+    def _target(self, key: str) -> Target:
+        return Target(self._bucket, key, self._encryption)
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
+        after: dict[str, Any] = {"StartAfter": start_after} if start_after else {}
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix, **after)
         with translated("ListObjectsV2", self.uri(prefix)):
             for page in pages:
                 for entry in page.get("Contents", ()):
@@ -266,13 +272,12 @@ class S3Store:
         return SentStep(part.size, lambda: self._load(part.pieces, readers))
 
     def _upload(self, key: str, steps: Sequence[Step], progress: Progress | None, patience: Patience) -> ObjectInfo:
-        target = (self._clients, self._bucket, key, self.uri(key), self._encryption)
-        with MultipartUpload(*target, patience=patience) as upload:
+        with SteppedUpload(self._clients, self._target(key), patience=patience) as upload:
             upload.run(steps, progress)
         return self._verified(key, sum(step.size for step in steps), patience)
 
-    def abort_uploads(self, prefix: str, ours: Callable[[str], bool]) -> None:
-        abort_uploads(self._client, self._bucket, prefix, ours)
+    def abort_uploads(self, prefix: str, ours: Callable[[str], bool], *, begun_before: datetime | None = None) -> None:
+        abort_uploads(self._client, self._bucket, prefix, ours, begun_before)
 
     def _verified(self, key: str, size: int, patience: Patience) -> ObjectInfo:
         info = patience.call(lambda: self.head(key))

@@ -387,10 +387,10 @@ class MergedMeanwhile(FileStore):
         super().__init__(root)
         self._publish = [publish]
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
         if prefix.endswith("/records/") and self._publish:
             self._publish.pop()()
-        return super().list(prefix)
+        return super().list(prefix, start_after=start_after)
 
 
 def test_what_a_merge_publishes_in_the_midst_of_the_plan_stands(failing: JobUnderTest, stub: StubProcess) -> None:

@@ -1,6 +1,7 @@
 import hashlib
 
-from batchwright.storage.s3_upload import ForwardProgress, multipart_etag
+from batchwright.storage.s3_multipart import multipart_etag
+from batchwright.storage.s3_upload import ForwardProgress
 
 FIRST, SECOND = (hashlib.md5(data).hexdigest() for data in (b"a", b"b"))
 
