@@ -9,6 +9,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from hack.gateway_reference import gateway_reference
 from hack.reference import reference
 from hack.settings_reference import settings_reference
 
@@ -33,6 +34,7 @@ def generated() -> Mapping[str, str]:
         "crds/batchjobs.yaml": HEADER + crd,
         "docs/reference/batchjob.md": reference(definition),
         "docs/reference/settings.md": settings_reference(),
+        "docs/reference/gateway.md": gateway_reference(),
     }
 
 

@@ -76,6 +76,12 @@ PROJECT_IMAGES = (
         target="operator",
     ),
     Image(
+        reference=f"{REGISTRY}/gateway:dev",
+        dockerfile="operator/Dockerfile",
+        sources=(*_PACKAGE, "requirements/gateway.txt"),
+        target="gateway",
+    ),
+    Image(
         reference=f"{REGISTRY}/stub:dev",
         dockerfile="tests/stub/Dockerfile",
         sources=("tests/stub",),

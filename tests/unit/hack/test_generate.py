@@ -15,6 +15,7 @@ from batchwright.api.exit_codes import ExitCode
 from batchwright.api.status import BatchJobStatus
 from batchwright.controller import settings
 from batchwright.controller.core.resources import LIMITS, REQUESTS
+from batchwright.gateway.settings import Settings as GatewaySettings
 
 REFERENCE = generate.generated()["docs/reference/batchjob.md"]
 SPEC = structural(BatchJobSpec.model_json_schema(by_alias=True))
@@ -33,7 +34,12 @@ def test_what_is_missing_or_stale_is_named_and_then_written(tmp_path: Path, caps
     complaint = capsys.readouterr().err
     assert complaint.splitlines() == [
         f"{path} is not current: run `make generate` and commit it"
-        for path in ("crds/batchjobs.yaml", "docs/reference/batchjob.md", "docs/reference/settings.md")
+        for path in (
+            "crds/batchjobs.yaml",
+            "docs/reference/batchjob.md",
+            "docs/reference/settings.md",
+            "docs/reference/gateway.md",
+        )
     ]
     assert stale.read_text() == "stale"
     assert generate.main([], tmp_path) == 0
@@ -63,8 +69,18 @@ def test_the_reference_of_the_settings_has_every_variable() -> None:
     assert set(re.findall(r"^\| `(BATCHWRIGHT_\w+)` \|", page, re.MULTILINE)) == set(settings.variables().values())
 
 
-def test_every_row_of_a_table_has_as_many_cells_as_its_head() -> None:
-    for table in re.findall(r"(?:^\|.*\n)+", REFERENCE, re.MULTILINE):
+def test_the_reference_of_the_gateway_has_every_setting_with_a_meaning() -> None:
+    page = generate.generated()["docs/reference/gateway.md"]
+    cells = dict(re.findall(r"^\| `([\w.\[\]]+)` \| (.*) \|$", page, re.MULTILINE))
+    inner = {"limits.openai.bytes", "tenants.NAMESPACE.storage", "sharedVolume.claimName", "models[].server"}
+    assert {field.alias for field in GatewaySettings.model_fields.values()} | inner <= set(cells)
+    # Type, default, meaning: each field has a type, and a default or a meaning.
+    assert [name for name, row in cells.items() if not re.match(r"\S.* \|.*\w", row)] == []
+
+
+@pytest.mark.parametrize("path", [path for path in generate.generated() if path.endswith(".md")])
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(path: str) -> None:
+    for table in re.findall(r"(?:^\|.*\n)+", generate.generated()[path], re.MULTILINE):
         widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}
         assert len(widths) == 1, table
 
