@@ -31,12 +31,8 @@ _TYPES: Final = {
 
 def install(app: FastAPI) -> None:
     """Make an app answer so."""
-    app.add_exception_handler(ApiError, _api_error)
-    app.add_exception_handler(RequestValidationError, _invalid_request)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(StorageError, _storage_error)
-    app.add_exception_handler(KubernetesError, _kubernetes_error)
-    app.add_exception_handler(Exception, _unexpected)
+    for kind in (ApiError, RequestValidationError, HTTPException, StorageError, KubernetesError, Exception):
+        app.add_exception_handler(kind, _handle)
 
 
 def answer(error: ApiError) -> JSONResponse:
@@ -60,19 +56,32 @@ def from_validation(problems: Sequence[Any]) -> ApiError:
     return errors.invalid_value(name, f"Invalid value for '{name}': {problem['msg']}.")
 
 
-def _api_error(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, ApiError)
-    return answer(error)
+def as_api_error(request: Request, error: Exception) -> ApiError:
+    """What any exception of a handler is to a client. What a client can't know of is logged here, once."""
+    match error:
+        case ApiError():
+            return error
+        case RequestValidationError():
+            return from_validation(error.errors())
+        case HTTPException():
+            return _from_http(request, error)
+        case StorageError():
+            logger.error("storage, for request %s: %s", request_id(request), error)
+            return _from_storage(error)
+        case KubernetesError():
+            logger.error("Kubernetes, for request %s: %s", request_id(request), error)
+            return _from_kubernetes(error)
+    logger.error("request %s failed", request_id(request), exc_info=error)
+    message = "The gateway failed on this request. Its log has more, under the request's id."
+    return ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, message, code="internal_error", kind=errors.SERVER_ERROR)
 
 
-def _invalid_request(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    return answer(from_validation(error.errors()))
+def _handle(request: Request, error: Exception) -> JSONResponse:
+    return answer(as_api_error(request, error))
 
 
-def _http_error(request: Request, error: Exception) -> JSONResponse:
+def _from_http(request: Request, error: HTTPException) -> ApiError:
     """What the framework itself refuses: an unknown path, a method that a path doesn't have."""
-    assert isinstance(error, HTTPException)
     status = error.status_code
     if status == HTTPStatus.NOT_FOUND:
         message = f"Invalid URL ({request.method} {request.url.path[:200]})"
@@ -80,33 +89,21 @@ def _http_error(request: Request, error: Exception) -> JSONResponse:
         message = f"Not allowed to {request.method} on {request.url.path[:200]}."
     else:
         message = str(error.detail)
-    return answer(ApiError(status, message, headers=error.headers))
+    return ApiError(status, message, headers=error.headers)
 
 
-def _storage_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, StorageError)
-    logger.error("storage, for request %s: %s", request_id(request), error)
+def _from_storage(error: StorageError) -> ApiError:
     if error.retryable:
-        return answer(errors.unavailable("The storage is not available at the moment. Try again."))
+        return errors.unavailable("The storage is not available at the moment. Try again.")
     message = f"The gateway can't use its storage: {error.describe()}. An administrator finds more in its log."
-    return answer(ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, message, code="storage_error", kind=errors.SERVER_ERROR))
+    return ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, message, code="storage_error", kind=errors.SERVER_ERROR)
 
 
-def _kubernetes_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, KubernetesError)
-    logger.error("Kubernetes, for request %s: %s", request_id(request), error)
+def _from_kubernetes(error: KubernetesError) -> ApiError:
     if isinstance(error, Refused):
         message = "The cluster refused what the gateway asked for. An administrator finds more in its log."
-        return answer(
-            ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, message, code="cluster_refused", kind=errors.SERVER_ERROR)
-        )
-    return answer(errors.unavailable("The Kubernetes API is not available at the moment. Try again."))
-
-
-def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    logger.error("request %s failed", request_id(request), exc_info=error)
-    message = "The gateway failed on this request. Its log has more, under the request's id."
-    return answer(ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, message, code="internal_error", kind=errors.SERVER_ERROR))
+        return ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, message, code="cluster_refused", kind=errors.SERVER_ERROR)
+    return errors.unavailable("The Kubernetes API is not available at the moment. Try again.")
 
 
 def request_id(request: Request) -> str:
