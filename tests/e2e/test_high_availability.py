@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from batchwright.controller.leadership import LEASE_NAME, LOST_EXIT_CODE
+from batchwright.controller.main import LEASE_NAME
+from batchwright.election.leadership import LOST_EXIT_CODE
 from e2e.quickstart import OPERATOR_NAMESPACE, Quickstart, chat_line
 from fixtures.cluster import Cluster, eventually
 

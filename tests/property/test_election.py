@@ -15,8 +15,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchwright.controller.core.election import Candidate, Step, Timing
-from batchwright.controller.core.lease import Lease
+from batchwright.election.candidate import Candidate, Step, Timing
+from batchwright.election.lease import Lease
 
 TIMING = Timing(duration=15, renew_deadline=12, retry_period=2)
 """The longest deadline that settings allow."""

@@ -10,18 +10,20 @@ from importlib.metadata import version
 
 import kopf
 
-from batchwright.controller import handlers, leadership, metrics, server
+from batchwright.controller import handlers, metrics, server
 from batchwright.controller.health import Health
-from batchwright.controller.leadership import Leadership
 from batchwright.controller.operator import Operator
 from batchwright.controller.settings import InvalidSettings, Settings
 from batchwright.controller.waiting import first_of
+from batchwright.election import leadership
+from batchwright.election.leadership import Leadership
 from batchwright.kube import errors
 from batchwright.kube.connection import Connection, TimeLimits
 from batchwright.kube.leases import LeaseObject
 from batchwright.kube.pod import own_namespace
 
 logger = logging.getLogger(__name__)
+LEASE_NAME = "batchwright-operator"
 _NAMESPACE_OF_MANIFESTS = "batchwright-system"
 
 
@@ -76,7 +78,7 @@ async def _work_while_leading(settings: Settings, health: Health, stop: asyncio.
     loop, acquired = asyncio.get_running_loop(), asyncio.Event()
     limits = TimeLimits(settings.timing.renew_deadline / 4, settings.timing.renew_deadline / 2)
     connection = await asyncio.to_thread(Connection.open, connections=1, time_limits=limits, retries=False)
-    lease = LeaseObject(connection, namespace, leadership.LEASE_NAME)
+    lease = LeaseObject(connection, namespace, LEASE_NAME)
     election = Leadership(lease, leadership.identity_of(os.environ), settings.timing, looked=health.looked)
     health.waits_for_lease()
     metrics.LEADER.set_function(lambda: float(election.leads()))

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from batchwright.api import rules
 from batchwright.api.duration import parse_duration
 from batchwright.api.worker_job import MAX_BODY_BYTES
-from batchwright.controller.core.election import Timing
+from batchwright.election.candidate import Timing
 
 _LONGEST_URL = 2048
 _SERVICE_LINK = re.compile(r"_(SERVICE_HOST|(SERVICE_)?PORT(_.*)?)$")

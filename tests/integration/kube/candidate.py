@@ -8,8 +8,8 @@ import sys
 import threading
 import time
 
-from batchwright.controller.core.election import Timing
-from batchwright.controller.leadership import Leadership, boot_time, identity_of
+from batchwright.election.candidate import Timing
+from batchwright.election.leadership import Leadership, boot_time, identity_of
 from batchwright.kube.connection import Connection, TimeLimits
 from batchwright.kube.leases import LeaseObject
 

@@ -28,15 +28,17 @@ MERGE_PATCH = "application/merge-patch+json"
 FIXED: Spec = {
     "endpoint": "/v1/chat/completions",
     "model": "m",
-    "input": {"uri": "s3://bucket/in"},
-    "output": {"uri": "s3://bucket/out", "names": {"results": "r.jsonl"}},
+    "input": {"uri": "s3://bucket/in", "limits": {"lines": 10}},
+    "output": {"uri": "s3://bucket/out", "folder": "f", "names": {"results": "r.jsonl"}},
     "sharding": {"linesPerShard": 1000},
 }
 OTHER: dict[str, object] = {
     "endpoint": "/v1/completions",
     "model": "M",
     "input.uri": "s3://bucket/in2",
+    "input.limits": {"lines": 11},
     "output.uri": "s3://bucket/out/",
+    "output.folder": "F",
     "output.names": {"results": "R.jsonl"},
     "sharding.linesPerShard": 1001,
 }

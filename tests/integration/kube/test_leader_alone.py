@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from batchwright.controller.core.election import Timing
-from batchwright.controller.leadership import LOST_EXIT_CODE
+from batchwright.election.candidate import Timing
+from batchwright.election.leadership import LOST_EXIT_CODE
 from fixtures.candidates import PATIENCE, Candidate, kubeconfig_for
 from fixtures.cluster import eventually
 from fixtures.kubernetes_http import Answer, Fault, Hang, HttpApi, LoseAnswer, Refuse

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from batchwright.controller.core.election import Timing
-from batchwright.controller.core.lease import Lease, parse_lease
-from batchwright.controller.leadership import LOST_EXIT_CODE
+from batchwright.election.candidate import Timing
+from batchwright.election.leadership import LOST_EXIT_CODE
+from batchwright.election.lease import Lease, parse_lease
 from batchwright.kube import errors
 from batchwright.kube.connection import Connection
 from batchwright.kube.leases import LeaseObject

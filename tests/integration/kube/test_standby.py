@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from batchwright.controller.leadership import LEASE_NAME
+from batchwright.controller.main import LEASE_NAME
 from fixtures.candidates import PATIENCE, kubeconfig_for
 from fixtures.cluster import eventually
 from fixtures.kubernetes_http import HttpApi

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from batchwright.controller import leadership
-from batchwright.controller.core.election import Timing
-from batchwright.controller.leadership import Leadership, identity_of
+from batchwright.election import leadership
+from batchwright.election.candidate import Timing
+from batchwright.election.leadership import Leadership, identity_of
 from batchwright.kube import errors
 
 TIMING = Timing(duration=15, renew_deadline=10, retry_period=2)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from batchwright.controller.core.election import Candidate, Step, Timing
-from batchwright.controller.core.lease import Lease
+from batchwright.election.candidate import Candidate, Step, Timing
+from batchwright.election.lease import Lease
 
 TIMING = Timing(duration=15, renew_deadline=10, retry_period=2)
 NEW = Candidate("me", TIMING)

@@ -2,7 +2,7 @@
 
 Two threads. One keeps the Lease, in calls with short time limits. The other makes no calls, and ends the process when
 the Lease is lost or could not be renewed in time: there is no way back from leading but a new start, so nothing of a
-leader that was frozen goes on. The rules are `core.election`'s.
+leader that was frozen goes on. The rules are `candidate`'s.
 """
 
 import logging
@@ -15,14 +15,13 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
-from batchwright.controller.core.election import Candidate, Step, Timing
-from batchwright.controller.core.lease import Lease, parse_lease, written
+from batchwright.election.candidate import Candidate, Step, Timing
+from batchwright.election.lease import Lease, parse_lease, written
 from batchwright.kube import errors
 from batchwright.kube.connection import RawObject
 
 logger = logging.getLogger(__name__)
 
-LEASE_NAME = "batchwright-operator"
 LOST_EXIT_CODE = 3
 _LOOKS_PER_PERIOD = 2
 """Who waits looks more often than a leader renews: a read costs little, and a Lease given back is taken sooner."""
@@ -51,7 +50,7 @@ def identity_of(environment: Mapping[str, str]) -> str:
 def end_process(reason: str) -> None:
     """End this process now, without any cleaning up: that would take time, and might still write."""
     # In a thread, since a log that blocks must not keep the process alive.
-    words = threading.Thread(target=logger.critical, args=("%s: this operator ends", reason), daemon=True)
+    words = threading.Thread(target=logger.critical, args=("%s: this process ends", reason), daemon=True)
     words.start()
     words.join(_LAST_WORDS_SECONDS)
     os._exit(LOST_EXIT_CODE)
@@ -114,7 +113,7 @@ class Leadership:
             errors.Unavailable: this process doesn't lead any more.
         """
         if not self.leads():
-            raise errors.Unavailable("this operator doesn't hold the Lease any more")
+            raise errors.Unavailable("this process doesn't hold the Lease any more")
 
     def release(self, seconds: float) -> bool:
         """Stop acting, and give the Lease back; whether it was. Waits no longer than so, and for two calls."""
@@ -191,7 +190,7 @@ class Leadership:
     def _won(self, candidate: Candidate, *, first: bool) -> None:
         self._set(candidate)
         if first and candidate.leads_until is not None:
-            logger.info("took the Lease %s as %s: this operator works", self._store, candidate.identity)
+            logger.info("took the Lease %s as %s: this process works", self._store, candidate.identity)
             self._acquired()
 
     def _give_back(self) -> None:

@@ -13,7 +13,7 @@ The rules are those of client-go's leader election, which Kubernetes' own contro
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from batchwright.controller.core.lease import Lease
+from batchwright.election.lease import Lease
 
 SHORTEST_DURATION = 5.0
 LONGEST_DURATION = 300.0

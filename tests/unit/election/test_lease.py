@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from batchwright.controller.core.lease import Lease, parse_lease, written
+from batchwright.election.lease import Lease, parse_lease, written
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC)
 

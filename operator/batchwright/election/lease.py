@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from batchwright.controller.core.parsing import Raw
-
 _MICRO_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
@@ -29,7 +27,7 @@ class Lease:
     """Changes with every write; empty for one that isn't written yet."""
 
 
-def parse_lease(raw: Raw) -> Lease:
+def parse_lease(raw: Mapping[str, Any]) -> Lease:
     """A Lease as the API server sends it, whoever wrote it."""
     spec = raw.get("spec") or {}
     return Lease(
