@@ -160,7 +160,7 @@ class Settings(Model):
         " The gateway itself uses the same address with credentials of its own.",
     )
     default_server: Server | None = Field(
-        None, description="Model server of models that the catalogue doesn't name. Default: the operator's."
+        None, description="Model server of all batches where there is no catalogue. Default: the operator's."
     )
     batch_jobs: BatchJobDefaults = Field(BatchJobDefaults(), description="How batches are run.")
     limits: Limits = Field(Limits(), description="Bounds of files and of tenants.")

@@ -1,0 +1,1 @@
+"""Models: which server serves one, and the list of them."""
