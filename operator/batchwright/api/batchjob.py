@@ -16,6 +16,9 @@ from batchwright.api.duration import Duration
 from batchwright.api.model import Model
 from batchwright.api.names import ERRORS_OBJECT, RESULTS_OBJECT, RETRY_OBJECT
 
+LARGEST_LIMIT = 2**53 - 1
+"""Every reader of JSON takes a number of this size as it is."""
+
 MAX_SHARDS = 10_000
 """More shards than this make no job faster, and the plan record long."""
 
@@ -106,6 +109,25 @@ class Storage(Model):
     )
 
 
+class InputLimits(Model):
+    """What an input may have. A face that takes requests from others sets them: see docs/adr/0008."""
+
+    lines: Annotated[int, Field(strict=True, ge=1, le=LARGEST_LIMIT, json_schema_extra={"format": "int64"})] | None = (
+        Field(
+            None,
+            description="Requests that the input may have; with more it is invalid (too_many_tasks). Default: the"
+            " operator's setting.",
+        )
+    )
+    bytes: Annotated[int, Field(strict=True, ge=1, le=LARGEST_LIMIT, json_schema_extra={"format": "int64"})] | None = (
+        Field(
+            None,
+            description="Bytes that the input may have; with more it is invalid (file_too_large). Default: the"
+            " operator's setting.",
+        )
+    )
+
+
 class Input(Model):
     """The requests."""
 
@@ -115,6 +137,12 @@ class Input(Model):
         json_schema_extra={"x-kubernetes-validations": [rules.INPUT_SCHEME.schema()]},
     )
     storage: Storage | None = Field(None, description="How the input's store is reached. Default: spec.storage.")
+    limits: InputLimits | None = Field(
+        None,
+        description="What the input may have. For faces such as the gateway, which promise limits to their users and"
+        " can't count a file that they don't read. Of a limit and the operator's setting the smaller one counts."
+        " Default: the operator's settings. Can't be changed.",
+    )
 
 
 class OutputNames(Model):
@@ -144,9 +172,15 @@ class Output(Model):
     """Where the results go."""
 
     uri: Annotated[str, StringConstraints(max_length=2048, pattern=rules.OUTPUT_URI_PATTERN)] = Field(
-        description="A prefix, s3://bucket/prefix/ or file:///folder/. The BatchJob writes under <prefix>/<its name>/."
-        " Taken literally. Can't be changed.",
+        description="A prefix, s3://bucket/prefix/ or file:///folder/. The BatchJob writes under <prefix>/<its name>/,"
+        " or under <prefix>/<folder>/. Taken literally. Can't be changed.",
         json_schema_extra={"x-kubernetes-validations": [rules.OUTPUT_SCHEME.schema()]},
+    )
+    folder: FileName | None = Field(
+        None,
+        description="Name of the folder under the prefix that the BatchJob writes in. One BatchJob alone writes there:"
+        " another one that names the same folder is refused. Taken literally. Default: the BatchJob's name. Can't be"
+        " changed.",
     )
     storage: Storage | None = Field(None, description="How the output's store is reached. Default: spec.storage.")
     names: OutputNames | None = Field(

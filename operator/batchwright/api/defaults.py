@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from batchwright.api.batchjob import BatchJobSpec, Output, Storage
+from batchwright.api.batchjob import BatchJob, BatchJobSpec, Output, Storage
 from batchwright.api.names import ERRORS_OBJECT, RESULTS_OBJECT, RETRY_OBJECT
 
 DEFAULT_PARALLELISM = 8
@@ -64,9 +64,14 @@ def output_storage(spec: BatchJobSpec) -> Storage:
     return spec.output.storage or spec.storage or Storage()
 
 
+def output_folder(batchjob: BatchJob) -> str:
+    """Name of the folder under the output's prefix that a BatchJob writes in."""
+    return batchjob.spec.output.folder or batchjob.metadata.name
+
+
 @dataclass(frozen=True, slots=True)
 class PublishedNames:
-    """Names of the published objects under `<output>/<name>/`."""
+    """Names of the published objects under `<output>/<folder>/`."""
 
     results: str
     errors: str

@@ -11,7 +11,7 @@ MAX_BODY_BYTES = 10 * 1024 * 1024
 
 
 class Limits(Model):
-    """Bounds of an input. Absent: no bound. They belong to faces, so the operator's settings hold them."""
+    """Bounds of an input, as the operator's settings have them. Absent: no bound."""
 
     max_lines: Annotated[int, Field(ge=1)] | None = None
     max_file_bytes: Annotated[int, Field(ge=1)] | None = None
@@ -31,3 +31,19 @@ class WorkerJob(Model):
     limits: Limits = Limits()
     keep_work_objects: bool = False
     """Keep segments and shard files after the merge, for looking into a problem."""
+
+    @property
+    def max_lines(self) -> int | None:
+        """Requests that the input may have: the smaller of what the settings and the spec allow. None: no bound."""
+        own = self.batchjob.spec.input.limits
+        return _smaller(self.limits.max_lines, own and own.lines)
+
+    @property
+    def max_file_bytes(self) -> int | None:
+        """Bytes that the input may have: the smaller of what the settings and the spec allow. None: no bound."""
+        own = self.batchjob.spec.input.limits
+        return _smaller(self.limits.max_file_bytes, own and own.bytes)
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    return min((limit for limit in (one, other) if limit is not None), default=None)

@@ -139,12 +139,12 @@ def empty_file() -> FileError:
 
 
 def too_many_tasks(count: int, limit: int) -> FileError:
-    """More requests than the operator allows."""
+    """More requests than are allowed."""
     return FileError("too_many_tasks", f"The input file has {count} requests; the limit is {limit}.")
 
 
 def file_too_large(size: int, limit: int) -> FileError:
-    """More bytes than the operator allows."""
+    """More bytes than are allowed."""
     return FileError("file_too_large", f"The input file has {size} bytes; the limit is {limit}.")
 
 

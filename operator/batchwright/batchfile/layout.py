@@ -1,4 +1,6 @@
-"""Keys of everything that a BatchJob writes, under `<output>/<name>/`."""
+"""Keys of everything that a BatchJob writes, under `<output>/<folder>/`. The folder has the BatchJob's name, where
+`spec.output.folder` says nothing else.
+"""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +11,7 @@ WORK_FOLDER: Final = ".batchwright"
 
 @dataclass(frozen=True, slots=True)
 class OutputLayout:
-    """`prefix` is the key of `<output>/<name>/`, with its slash."""
+    """`prefix` is the key of `<output>/<folder>/`, with its slash."""
 
     prefix: str
 

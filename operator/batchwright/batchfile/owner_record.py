@@ -11,7 +11,7 @@ LOCAL_CLUSTER: Final = "local"
 
 
 class OwnerRecord(Struct, frozen=True, tag_field="record", tag="owner"):
-    """The BatchJob that has `<output>/<name>/`. `uid` is empty for a run without a cluster."""
+    """The BatchJob that has `<output>/<folder>/`. `uid` is empty for a run without a cluster."""
 
     cluster: str
     namespace: str

@@ -1,4 +1,4 @@
-"""Taking an output: one BatchJob alone writes under `<output>/<name>/`, whatever cluster it is in."""
+"""Taking an output: one BatchJob alone writes under `<output>/<folder>/`, whatever cluster it is in."""
 
 import logging
 from typing import Final
@@ -93,9 +93,10 @@ def _write(stage: Stage, mine: OwnerRecord, standing: FetchedObject | None, *, e
 
 def _owned_by(stage: Stage, owner: OwnerRecord) -> StageFailed:
     store, layout = stage.output_store, stage.layout
+    apart = "name" if stage.job.batchjob.spec.output.folder is None else "folder"
     return final(
         ExitCode.STORAGE_REFUSED,
         Reason.OUTPUT_OWNED_BY_ANOTHER,
         f"{store.uri(layout.prefix)} is the output of {owner}, as {store.uri(layout.owner)} says. Give this BatchJob"
-        " another output or another name; or, when that BatchJob is gone for good, delete this record.",
+        f" another output or another {apart}; or, when that BatchJob is gone for good, delete this record.",
     )

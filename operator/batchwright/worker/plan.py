@@ -75,7 +75,7 @@ def _find_input(stage: Stage) -> ObjectInfo:
     except NotFound as error:
         message = f"{error} Put the file there and create the BatchJob anew, or correct spec.input.uri."
         raise _invalid(stage, [file_errors.file_not_found(uri)], 1, Reason.INPUT_NOT_FOUND, message) from error
-    limit = stage.job.limits.max_file_bytes
+    limit = stage.job.max_file_bytes
     if limit is not None and source.size > limit:
         raise _invalid(stage, [file_errors.file_too_large(source.size, limit)], 1, Reason.INVALID_INPUT)
     return source
@@ -119,7 +119,7 @@ def _lines(
 
 def _refuse_invalid(stage: Stage, source: ObjectInfo, validator: Validator, served: frozenset[str] | None) -> None:
     """Raise StageFailed when anything is wrong with the input."""
-    limit = stage.job.limits.max_lines
+    limit = stage.job.max_lines
     if validator.requests == 0:
         validator.errors.add([file_errors.empty_file()])
     if limit is not None and validator.requests > limit:

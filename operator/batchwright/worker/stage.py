@@ -83,7 +83,7 @@ def open_stage(job: WorkerJob, mounts: Mounts) -> Stage:
     """
     spec = job.batchjob.spec
     source = parse_location(spec.input.uri)
-    target = parse_location(spec.output.uri).join(f"{job.batchjob.metadata.name}/")
+    target = parse_location(spec.output.uri).join(f"{defaults.output_folder(job.batchjob)}/")
 
     def store(name: str, storage: Storage) -> ObjectStore:
         return open_store(

@@ -81,6 +81,37 @@ def test_another_name_under_the_same_output_is_no_other_owner(owned: JobUnderTes
     replace(owned_by(owned, namespace="others"), name="job-2").plan()
 
 
+class TestOneFolder:
+    """Two BatchJobs of different names that write in the same folder."""
+
+    def test_the_second_one_that_names_it_is_refused(self, owned: JobUnderTest, stub: StubProcess) -> None:
+        first = owned_by(owned.with_output(folder="shared"))
+        first.plan()
+        with pytest.raises(StageFailed) as failure:
+            replace(first, name="job-2").plan()
+        report = failure.value.report
+        assert (report.reason, report.final) == (Reason.OUTPUT_OWNED_BY_ANOTHER, True)
+        assert "shared/ is the output of BatchJob team/job of the cluster cluster-1" in report.message
+        assert "another output or another folder" in report.message
+        assert stub.arrivals().total == 0
+
+    @pytest.mark.parametrize("named_first", [True, False])
+    def test_one_that_names_it_and_one_that_has_its_name(self, owned: JobUnderTest, named_first: bool) -> None:
+        named = owned_by(replace(owned.with_output(folder="job"), name="job-2"))
+        first, second = (named, owned_by(owned)) if named_first else (owned_by(owned), named)
+        first.plan()
+        with pytest.raises(StageFailed, match=rf"is the output of BatchJob team/{first.name} "):
+            second.plan()
+        first.plan()
+
+    def test_with_folders_of_their_own_they_dont_meet(self, owned: JobUnderTest) -> None:
+        for name in ("job", "job-2"):
+            one = owned_by(replace(owned.with_output(folder=f"{name} results"), name=name))
+            one.plan()
+            owner_of_it = decode_record(one.place.get(f"{one.output_folder}.batchwright/owner.json"), OwnerRecord)
+            assert owner_of_it.name == name
+
+
 def test_a_run_without_a_cluster(job: JobUnderTest) -> None:
     job.input(chat_lines(2)).plan()
     assert owner(job) == OwnerRecord("local", "default", "job")

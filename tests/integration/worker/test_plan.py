@@ -121,6 +121,34 @@ def test_more_bytes_than_the_operator_allows(job: JobUnderTest) -> None:
     assert job.with_settings(limits={"maxFileBytes": len(content)}).plan().lines == 3
 
 
+class TestLimitsOfTheSpec:
+    """The smaller one of the spec's and the operator's counts, and the message has limit and count."""
+
+    @pytest.mark.parametrize(("own", "operators"), [(5, None), (5, 100), (100, 5)])
+    def test_lines(self, job: JobUnderTest, stub: StubProcess, own: int, operators: int | None) -> None:
+        job = job.input(chat_lines(6)).with_settings(limits={"maxLines": operators})
+        report = failed(job.with_input(limits={"lines": own}))
+        assert [error.code for error in report.validation_errors] == ["too_many_tasks"]
+        assert report.validation_errors[0].message == "The input file has 6 requests; the limit is 5."
+        assert report.reason is Reason.INVALID_INPUT
+        assert stub.arrivals().total == 0
+
+    @pytest.mark.parametrize(("own", "operators"), [(-1, None), (-1, 100), (100, -1)])
+    def test_bytes(self, job: JobUnderTest, own: int, operators: int | None) -> None:
+        content = jsonl(chat_lines(3))
+        limits = {"maxFileBytes": None if operators is None else len(content) + operators}
+        job = job.input(content).with_settings(limits=limits)
+        report = failed(job.with_input(limits={"bytes": len(content) + own}))
+        assert [error.code for error in report.validation_errors] == ["file_too_large"]
+        found = f"The input file has {len(content)} bytes; the limit is {len(content) - 1}."
+        assert report.validation_errors[0].message == found
+
+    def test_an_input_that_just_keeps_them(self, job: JobUnderTest) -> None:
+        content = jsonl(chat_lines(3))
+        within = job.input(content).with_input(limits={"lines": 3, "bytes": len(content)})
+        assert within.plan().lines == 3
+
+
 def test_a_file_that_is_not_there(job: JobUnderTest) -> None:
     job.input([])
     job.place.put(job.place.input_uri.replace("input", "other"), b"")

@@ -123,6 +123,27 @@ def test_several_workers_at_random_delays_give_input_order(job: JobUnderTest, st
     assert len({line["id"] for line in job.published(RESULTS)}) == 200
 
 
+@pytest.mark.parametrize("store", ["folder", "bucket"])
+@pytest.mark.parametrize("name", ["eval_Qwen3-8B_1", "of any characters: ü %2F +&"])
+def test_everything_lies_in_the_folder_that_the_spec_names(
+    job: JobUnderTest, request: pytest.FixtureRequest, store: str, name: str
+) -> None:
+    if store == "bucket":
+        bucket: S3Bucket = request.getfixturevalue("s3_bucket")
+        job = job.at(bucket_place(bucket, bucket.server.endpoint_url))
+    job = job.input([chat_line("good"), chat_line("bad", "status=400")]).with_output(folder=name)
+    report = job.complete()
+    published = (report.output, report.errors, report.retry)
+    assert [one and one.uri for one in published] == [f"{job.output_folder}{kind}" for kind in (RESULTS, ERRORS, RETRY)]
+    assert job.output_folder == f"{job.place.output_uri}{name}/"
+    assert ids(job.published(RESULTS)) == ["good"]
+    stage = job.stage()
+    above = stage.layout.prefix.removesuffix(f"{name}/")
+    written = [stage.output_store.uri(info.key) for info in stage.output_store.list(above)]
+    assert {uri for uri in written if not uri.startswith(job.output_folder)} == set()
+    assert f"{job.output_folder}.batchwright/owner.json" in written
+
+
 def test_a_request_id_of_the_result_is_found_in_the_servers_log(job: JobUnderTest, stub: StubProcess) -> None:
     job.input([chat_line("first"), chat_line("third", "status=503,times=2"), chat_line("bad", "status=400")])
     job.complete()

@@ -108,6 +108,8 @@ def test_every_optional_field_says_its_default(path: str, node: Schema) -> None:
 
 UNITS = {
     "server.service.port": "a number",
+    "input.limits.lines": "Requests",
+    "input.limits.bytes": "Bytes",
     "completionWindow": "Go duration",
     "sharding.linesPerShard": "Lines",
     "sharding.parallelism": "Worker pods",

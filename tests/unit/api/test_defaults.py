@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from batchwright.api import defaults
-from batchwright.api.batchjob import BatchJobSpec, Storage
+from batchwright.api.batchjob import BatchJob, BatchJobSpec, Storage
 from fixtures.specs import Spec, make_spec
 
 
@@ -67,6 +67,12 @@ def test_the_server_is_the_specs_else_the_operators(
     server: Spec, operator_default: str | None, expected: str | None
 ) -> None:
     assert defaults.server_url(spec({"server": server}), "team", operator_default) == expected
+
+
+@pytest.mark.parametrize(("folder", "expected"), [(None, "nightly"), ("eval_model_1", "eval_model_1")])
+def test_the_folder_has_the_name_of_the_batchjob_or_its_own(folder: str | None, expected: str) -> None:
+    job = {"metadata": {"name": "nightly"}, "spec": make_spec({"output": {"folder": folder}})}
+    assert defaults.output_folder(BatchJob.model_validate(job)) == expected
 
 
 def test_outputs_have_the_documented_names() -> None:
