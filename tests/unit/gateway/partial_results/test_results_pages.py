@@ -1,0 +1,189 @@
+"""Reading a batch's results while it runs: whatever the pages and the order of commits, each line comes once."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batchwright.batchfile.layout import OutputLayout
+from batchwright.batchfile.plan_record import encode_record
+from batchwright.batchfile.shard_record import ERRORS, RESULTS, ShardFile, ShardRecord, Totals
+from batchwright.gateway.partial_results import page
+from batchwright.gateway.partial_results.cursor import Cursor, decode
+from batchwright.gateway.partial_results.page import read_page
+from batchwright.gateway.partial_results.shards import ShardRecords, as_published, as_written
+from batchwright.gateway.tenant_folder import TenantFolder
+from batchwright.storage.errors import NotFound
+from batchwright.storage.file import FileStore
+
+BATCHJOB = "batch-1"
+FINGERPRINT = "0123456789abcdef"
+LAYOUT = OutputLayout(f"{BATCHJOB}/").work(FINGERPRINT)
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+Shard = tuple[int, int]
+"""How many results, how many errors."""
+
+
+class Work:
+    """A BatchJob's work objects in a tenant's folder, as its workers write them."""
+
+    def __init__(self, root: Path, shards: list[Shard]) -> None:
+        self.store = FileStore(root)
+        self.folder = TenantFolder("team-a", self.store, "", f"file://{root}/")
+        self.shards = shards
+        self.records = ShardRecords()
+
+    def lines(self, shard: int) -> dict[str, list[bytes]]:
+        results, failures = self.shards[shard]
+        return {
+            RESULTS: [b'{"custom_id": "%d-ok-%d"}' % (shard, number) for number in range(results)],
+            ERRORS: [b'{"custom_id": "%d-bad-%d"}' % (shard, number) for number in range(failures)],
+        }
+
+    def commit(self, shard: int, **changed: ShardFile) -> None:
+        files = {}
+        for kind, lines in self.lines(shard).items():
+            if lines:
+                data = b"".join(line + b"\n" for line in lines)
+                info = self.store.write(LAYOUT.shard_file(shard, "a1", kind), data)
+                files[kind] = ShardFile(info.key, len(data), len(lines))
+        record = ShardRecord(shard, 1, 0, "a1", sum(self.shards[shard]), Totals(), NOON, NOON, **{**files, **changed})
+        self.store.write(LAYOUT.record(shard), encode_record(record))
+
+    def publish(self) -> None:
+        """What the merge does: the shards' files in order, then these are deleted."""
+        for kind in (RESULTS, ERRORS):
+            lines = [line for shard in range(len(self.shards)) for line in self.lines(shard)[kind]]
+            self.store.write(f"{BATCHJOB}/{kind}.jsonl", b"".join(line + b"\n" for line in lines))
+        assert not self.store.delete(info.key for info in self.store.list(LAYOUT.shard_files))
+
+    def read(self, cursor: Cursor, limit: int, *, ended: bool = False) -> page.Page:
+        records = self.records.committed(self.folder, BATCHJOB, FINGERPRINT)
+        shards = as_published(self.folder, BATCHJOB, records) if ended else as_written(records)
+        return read_page(self.store, shards, cursor, limit)
+
+    def read_all(self, cursor: Cursor, limit: int, *, ended: bool = False) -> tuple[list[bytes], Cursor]:
+        found: list[bytes] = []
+        for _ in range(1000):
+            now = self.read(cursor, limit, ended=ended)
+            assert len(now.lines) <= limit
+            found += now.lines
+            cursor = decode(now.after.encoded())
+            if not now.has_more:
+                return found, cursor
+        raise AssertionError("the pages have no end")
+
+
+@contextmanager
+def work_of(shards: list[Shard]) -> Iterator[Work]:
+    with TemporaryDirectory() as folder:
+        yield Work(Path(folder), shards)
+
+
+def all_lines(work: Work, shards: Iterable[int]) -> list[bytes]:
+    return sorted(line for shard in shards for kind in (RESULTS, ERRORS) for line in work.lines(shard)[kind])
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    shards=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=6),
+    limit=st.integers(1, 7),
+    data=st.data(),
+)
+def test_each_line_comes_once_whatever_was_committed_between_the_pages(
+    shards: list[Shard], limit: int, data: st.DataObject
+) -> None:
+    with work_of(shards) as work:
+        order = data.draw(st.permutations(range(len(shards))))
+        found, cursor = [], Cursor()
+        for shard in order:
+            work.commit(shard)
+            for _ in range(data.draw(st.integers(0, 2))):
+                now = work.read(cursor, limit)
+                found += now.lines
+                cursor = decode(now.after.encoded())
+        work.publish()
+        rest, _ = work.read_all(cursor, limit, ended=True)
+        assert sorted(found + rest) == all_lines(work, range(len(shards)))
+
+
+def test_a_shard_is_shown_in_the_input_s_order_its_errors_after_its_results() -> None:
+    with work_of([(2, 1)]) as work:
+        work.commit(0)
+        assert list(work.read(Cursor(), 10).lines) == [*work.lines(0)[RESULTS], *work.lines(0)[ERRORS]]
+
+
+def test_what_comes_later_is_found_from_the_same_place() -> None:
+    with work_of([(1, 0), (1, 0)]) as work:
+        work.commit(1)
+        first, cursor = work.read_all(Cursor(), 10)
+        work.commit(0)
+        second, _ = work.read_all(cursor, 10)
+        assert (first, second) == (work.lines(1)[RESULTS], work.lines(0)[RESULTS])
+
+
+def test_a_page_ends_by_its_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "MAX_PAGE_BYTES", 30)
+    with work_of([(4, 0)]) as work:
+        work.commit(0)
+        assert len(work.read(Cursor(), 100).lines) == 2
+        assert len(work.read_all(Cursor(), 100)[0]) == 4
+
+
+def test_files_that_the_merge_has_deleted_are_missed() -> None:
+    with work_of([(1, 0)]) as work:
+        work.commit(0)
+        work.publish()
+        with pytest.raises(NotFound):
+            work.read(Cursor(), 10)
+
+
+@pytest.mark.parametrize("offset", [1, 5, 23, 1000])
+def test_a_place_within_a_line_is_none(offset: int) -> None:
+    with work_of([(2, 0)]) as work:
+        work.commit(0)
+        if offset == 1000:  # behind the end: nothing is left of the shard
+            assert work.read(Cursor(shard=0, offset=offset), 10).lines == ()
+            return
+        with pytest.raises(ValueError, match="place"):
+            work.read(Cursor(shard=0, offset=offset), 10)
+
+
+FORGED: Mapping[str, ShardFile] = {
+    "of another tenant": ShardFile("../team-b/batch-2/results.jsonl", 10, 1),
+    "of another batch": ShardFile("batch-2/results.jsonl", 10, 1),
+    "with a prefix that only looks like it": ShardFile("batch-1x/results.jsonl", 10, 1),
+    "of a negative size": ShardFile("batch-1/results.jsonl", -1, 1),
+    "before the file's beginning": ShardFile("batch-1/results.jsonl", 1, 1, start=-5),
+}
+
+
+@pytest.mark.parametrize("file", FORGED.values(), ids=FORGED.keys())
+def test_a_record_that_names_a_file_elsewhere_is_passed_over(file: ShardFile) -> None:
+    with work_of([(1, 0), (1, 0)]) as work:
+        work.commit(0, results=file)
+        work.commit(1)
+        assert work.read_all(Cursor(), 10)[0] == work.lines(1)[RESULTS]
+
+
+@pytest.mark.parametrize("fingerprint", ["", "..", "../../team-b", "0123456789abcdef/..", "0123456789ABCDEF"])
+def test_a_fingerprint_that_is_none_has_no_shards(fingerprint: str) -> None:
+    with work_of([(1, 0)]) as work:
+        work.commit(0)
+        assert work.records.committed(work.folder, BATCHJOB, fingerprint) == {}
+
+
+@pytest.mark.parametrize("text", ["x", "====", "MC8v", "LTEvLzA", "MC8xLy0x", "Lzk5Ly8w", "é"])
+def test_a_made_up_cursor_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="place"):
+        decode(text)
+
+
+@given(st.sets(st.integers(0, 9999)), st.none() | st.integers(0, 9999), st.integers(0, 10**12))
+def test_a_cursor_survives_the_journey(done: set[int], shard: int | None, offset: int) -> None:
+    assert decode(Cursor(frozenset(done), shard, offset).encoded()) == Cursor(frozenset(done), shard, offset)
