@@ -13,14 +13,13 @@ from batchwright.api import rules
 from batchwright.api.batchjob import Requests, Server, Sharding, Storage, Worker
 from batchwright.api.duration import Duration
 from batchwright.api.model import Model
+from batchwright.gateway.path_patterns import TENANT, can_meet, segments
 
 SETTINGS_VARIABLE: Final = "BATCHWRIGHT_GATEWAY_SETTINGS"
 SETTINGS_FILE: Final = Path("/etc/batchwright/gateway/settings.yaml")
-TENANT: Final = "{tenant}"
-"""Stands for a tenant's namespace in a path."""
-
 _BATCH_PATH: Final = re.compile(r"s3://[a-zA-Z0-9][-._a-zA-Z0-9]{1,62}/([^\x00]*/)?|file:///([^\x00]+/)?")
-_PATH_SEGMENTS: Final = re.compile(r"[^./\x00][^/\x00]*(/[^./\x00][^/\x00]*)*")
+_PATH_SEGMENTS: Final = re.compile(r"[^./:\x00-\x1f][^/:\x00-\x1f]*(/[^./:\x00-\x1f][^/:\x00-\x1f]*)*")
+"""Without a colon, which no mount has in its path."""
 _ROOT_PATH: Final = r"^(/[A-Za-z0-9._~-]+)*$"
 
 Positive = Annotated[int, Field(strict=True, ge=1)]
@@ -193,6 +192,25 @@ class Settings(Model):
         if not _BATCH_PATH.fullmatch(folder) or any(part in (".", "..") for part in folder.split("/")):
             raise ValueError("must be s3://bucket/prefix/ or file:///folder/, without '.' and '..'")
         return folder
+
+    @model_validator(mode="after")
+    def _parts_of_the_volume_are_apart(self) -> Self:
+        """A part that a tenant may write to must hold neither another one's files nor the gateway's records."""
+        volume, path = self.shared_volume, self.batch_path.removeprefix("file://")
+        if volume is None or path == self.batch_path:
+            return self
+        if not path.startswith(f"{volume.mount_path}/"):
+            if f"{volume.mount_path}/".startswith(path):
+                raise ValueError(f"sharedVolume.mountPath: {volume.mount_path!r} lies in batchPath")
+            return self
+        folder = segments(path.removeprefix(volume.mount_path))
+        for name, root in (
+            ("tenantRoot", volume.tenant_root),
+            *(("sharedRoots", root) for root in volume.shared_roots),
+        ):
+            if can_meet((*folder, TENANT), segments(root)):
+                raise ValueError(f"sharedVolume.{name}: {root!r} and tenants' folders in batchPath lie in one another")
+        return self
 
     def face_limits(self, namespace: str, face: str) -> FaceLimits:
         """Bounds of a file of a tenant, by the face (`openai` or `paths`) that it comes by."""
