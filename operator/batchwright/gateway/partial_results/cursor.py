@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Set
 from dataclasses import dataclass
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 from batchwright.api.batchjob import MAX_SHARDS
 from batchwright.batchfile.number_ranges import compressed, expanded
 
+_TEXT: Final = re.compile(r"^([0-9,-]*)/([0-9]{0,9})/([0-9]{1,15})\Z")
 _SHARDS: Final = 10 * MAX_SHARDS
 """More than a plan has; a bound on what a made-up cursor can ask for."""
 
@@ -35,9 +37,8 @@ def decode(text: str) -> Cursor:
         ValueError: it is none of ours.
     """
     try:
-        done, shard, offset = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii").split("/")
-        if not (offset.isdigit() and (shard.isdigit() or not shard)):
-            raise ValueError("no numbers")
+        plain = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii")
+        done, shard, offset = _TEXT.findall(plain)[0]
         return Cursor(frozenset(expanded(done, _SHARDS)), int(shard) if shard else None, int(offset))
-    except (binascii.Error, UnicodeDecodeError, ValueError) as error:
+    except (binascii.Error, UnicodeDecodeError, IndexError, ValueError) as error:
         raise ValueError("not a place in the results") from error
