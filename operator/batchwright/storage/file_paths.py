@@ -1,23 +1,37 @@
-"""From keys to paths under one root folder, and no further."""
+"""From keys to files under one root folder, and no further."""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import IO, TypeVar
 
-from batchwright.storage.errors import AccessDenied, InvalidLocation, NotFound
+from batchwright.storage.errors import AccessDenied, InvalidLocation, NotFound, StorageError
+from batchwright.storage.file_folders import OpenFolder
 
 TEMPORARY_PREFIX = ".batchwright-tmp-"
 """Names of unfinished files. They are no objects; a killed process may leave one behind."""
 
+MAX_RACES = 50
+"""How often a way is gone again that was changed meanwhile, or a folder made that was pruned."""
+
+_CHANGED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+"""What may come of a name on the way that is no longer what it was when the way was found."""
+
+Names = tuple[str, ...]
+R = TypeVar("R")
+
 
 class RootFolder:
-    """A folder that no key leads out of: neither by `..` nor by a symbolic link.
+    """A folder that no key leads out of: neither by `..` nor by a symbolic link, whoever may change the links and
+    folders in it meanwhile.
 
-    A link that is put in place between the check and the use is not noticed: whoever can write into the
-    volume is trusted not to race against us.
+    Links are followed once, to find out where a key leads to; that is checked, and then gone to without following
+    any. The folders above the root are taken to be in the hands of people who are trusted.
     """
 
     def __init__(self, root: Path) -> None:
@@ -29,26 +43,71 @@ class RootFolder:
         folder = "" if str(self.root) == "/" else self.root
         return f"file://{folder}/{key}"
 
-    def existing(self, key: str, operation: str) -> tuple[Path, os.stat_result]:
-        """The real path of a regular file, and its status.
+    def status(self, key: str, operation: str) -> os.stat_result:
+        """Of the regular file that a key leads to.
 
         Raises InvalidLocation, AccessDenied (it lies outside), NotFound (it is no regular file) and OSError.
         """
-        path = Path(os.path.realpath(self._path(key, operation)))
-        self._check_inside(path, key, operation)
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise NotFound(operation, self.uri(key), "it is not a regular file", None, "Name a file.")
-        return path, status
 
-    def writable(self, key: str, operation: str) -> Path:
-        """The path to write to or delete; its folder may not exist yet. A link at the path itself is not
-        followed.
+        def look(names: Names) -> os.stat_result:
+            with closing(OpenFolder(self._real, names[:-1])) as folder:
+                return self._regular(folder.status(names[-1]), key, operation)
+
+        return self._reach(key, operation, look)
+
+    def open(self, key: str, operation: str) -> IO[bytes]:
+        """The regular file that a key leads to, for reading. Raises as `status` does."""
+
+        def open_(names: Names) -> IO[bytes]:
+            with closing(OpenFolder(self._real, names[:-1])) as folder:
+                self._regular(folder.status(names[-1]), key, operation)
+                return folder.open(names[-1])
+
+        file = self._reach(key, operation, open_)
+        try:
+            self._regular(os.fstat(file.fileno()), key, operation)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def create(self, key: str, operation: str, name: str) -> tuple[OpenFolder, IO[bytes]]:
+        """A new file in the folder of a key, and that folder. A link at the key itself plays no part.
+
+        Raises InvalidLocation, AccessDenied (the folder lies outside) and OSError.
         """
-        path = self._path(key, operation)
-        folder = Path(os.path.realpath(path.parent))
-        self._check_inside(folder, key, operation)
-        return folder / path.name
+        for _ in range(MAX_RACES):
+            names = self._folder_of(key, operation)
+            self._real.mkdir(parents=True, exist_ok=True)
+            try:
+                return self._create(names, name)
+            except FileNotFoundError:
+                continue  # it was pruned as empty
+            except OSError as error:
+                if error.errno not in _CHANGED or self._folder_of(key, operation) == names:
+                    raise
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+
+    def _create(self, names: Names, name: str) -> tuple[OpenFolder, IO[bytes]]:
+        folder = OpenFolder(self._real, names, make=True)
+        try:
+            return folder, folder.create(name)
+        except BaseException:
+            folder.close()
+            raise
+
+    def delete(self, key: str, operation: str) -> None:
+        """Remove what stands at a key, be it a link, and the folders that have become empty: in an object store there
+        are none. Raises as `create` does.
+        """
+        name = _last(key)
+
+        def unlink(names: Names) -> None:
+            with closing(OpenFolder(self._real, names)) as folder:
+                folder.unlink(name)
+                folder.prune()
+
+        self._follow(lambda: self._folder_of(key, operation), unlink)
 
     def walk(self, prefix: str, start_after: str = "") -> Iterator[tuple[str, os.stat_result]]:
         """Keys and statuses of the regular files under a prefix, in the order of the keys' bytes: those that come after
@@ -57,42 +116,88 @@ class RootFolder:
         Links to files are followed within the root, links to folders are not (they may form a cycle). Names
         that are not UTF-8 cannot be keys and are left out. Raises InvalidLocation, AccessDenied and OSError.
         """
-        folder, _, start = prefix.rpartition("/")
-        path = Path(os.path.realpath(self._path(folder, "ListObjectsV2") if folder else self._real))
-        self._check_inside(path, prefix, "ListObjectsV2")
-        if path.is_dir():
-            yield from self._walk(path, f"{folder}/" if folder else "", start, start_after.encode())
+        folder = self._listable(prefix)
+        if folder is None:
+            return
+        base = prefix[: prefix.rfind("/") + 1]
+        with closing(folder):
+            yield from self._walk(folder, base, prefix[len(base) :], start_after.encode())
 
-    def temporaries(self, prefix: str, *, unchanged_since: float) -> list[Path]:
-        """Unfinished files in the folder of a prefix and in those below it, last changed before that time (seconds
-        since 1970). Raises as `walk` does.
-        """
-        name = prefix.rpartition("/")[0]
-        path = Path(os.path.realpath(self._path(name, "ListObjectsV2") if name else self._real))
-        self._check_inside(path, prefix, "ListObjectsV2")
-        statuses = ((found, self._regular(found)) for found in path.rglob(f"{TEMPORARY_PREFIX}*"))
-        return [found for found, status in statuses if status is not None and status.st_mtime < unchanged_since]
-
-    def _walk(self, folder: Path, base: str, start: str, after: bytes) -> Iterator[tuple[str, os.stat_result]]:
+    def _walk(self, folder: OpenFolder, base: str, start: str, after: bytes) -> Iterator[tuple[str, os.stat_result]]:
         for name in _sorted_names(folder, start):
-            path = folder / name.rstrip("/")
             key = (base + name).encode()
             # The keys in a folder before `after` are so too, unless it is one of them itself.
             if key <= after and not (name.endswith("/") and after.startswith(key)):
                 continue
-            if name.endswith("/"):
-                yield from self._walk(path, base + name, "", after)
-            elif (status := self._regular(path)) is not None:
-                yield base + name, status
+            if not name.endswith("/"):
+                status = self._listed(folder, name, base + name)
+                if status is not None:
+                    yield base + name, status
+            elif (inner := _inner(folder, name.rstrip("/"))) is not None:
+                with closing(inner):
+                    yield from self._walk(inner, base + name, "", after)
 
-    def _regular(self, path: Path) -> os.stat_result | None:
+    def _listed(self, folder: OpenFolder, name: str, key: str) -> os.stat_result | None:
         try:
-            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(self._real):
-                return None
-            status = path.stat()
-        except OSError:  # it has vanished, or its link leads nowhere
+            status = folder.status(name)
+            if stat.S_ISLNK(status.st_mode):
+                return self.status(key, "ListObjectsV2")
+        except (OSError, StorageError):  # it has vanished, or is a link that leads nowhere or out of the root
             return None
         return status if stat.S_ISREG(status.st_mode) else None
+
+    def remove_temporaries(self, prefix: str, *, unchanged_since: float) -> list[str]:
+        """Remove unfinished files in the folder of a prefix and in those below it that were last changed before that
+        time (seconds since 1970). Gives their names, for a log. Raises as `walk` does.
+        """
+        folder = self._listable(prefix)
+        if folder is None:
+            return []
+        with closing(folder):
+            return list(_remove_temporaries(folder, unchanged_since))
+
+    def _listable(self, prefix: str) -> OpenFolder | None:
+        operation = "ListObjectsV2"
+        folder = prefix.rpartition("/")[0]
+        names = self._names(self._path(folder, operation) if folder else self._real, prefix, operation)
+        try:
+            return OpenFolder(self._real, names)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def _reach(self, key: str, operation: str, act: Callable[[Names], R]) -> R:
+        return self._follow(lambda: self._file_of(key, operation), act)
+
+    def _follow(self, find: Callable[[], Names], act: Callable[[Names], R]) -> R:
+        """Act on the way that was found. If it can't be gone any more, and another one is found now: on that."""
+        names = find()
+        for _ in range(MAX_RACES):
+            try:
+                return act(names)
+            except OSError as error:
+                before, names = names, find()
+                if error.errno not in _CHANGED or names == before:
+                    raise
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+    def _file_of(self, key: str, operation: str) -> Names:
+        """The names that lead from the root to the file that a key leads to."""
+        names = self._names(self._path(key, operation), key, operation)
+        if not names:
+            raise self._no_file(key, operation)
+        return names
+
+    def _folder_of(self, key: str, operation: str) -> Names:
+        """The names that lead from the root to the folder of a key; it may not exist yet."""
+        return self._names(self._path(key, operation).parent, key, operation)
+
+    def _names(self, path: Path, key: str, operation: str) -> Names:
+        real = Path(os.path.realpath(path))
+        if not real.is_relative_to(self._real):
+            detail = f"a symbolic link leads out of {self.root}"
+            remedy = "Name the file by its real path."
+            raise AccessDenied(operation, self.uri(key), detail, None, remedy)
+        return real.relative_to(self._real).parts
 
     def _path(self, key: str, operation: str) -> Path:
         segments = key.split("/")
@@ -104,26 +209,64 @@ class RootFolder:
             raise InvalidLocation(operation, self.uri(key), detail)
         return self._real.joinpath(*segments)
 
-    def _check_inside(self, path: Path, key: str, operation: str) -> None:
-        if not path.is_relative_to(self._real):
-            detail = f"a symbolic link leads out of {self.root}"
-            remedy = "Name the file by its real path."
-            raise AccessDenied(operation, self.uri(key), detail, None, remedy)
+    def _regular(self, status: os.stat_result, key: str, operation: str) -> os.stat_result:
+        if stat.S_ISLNK(status.st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if not stat.S_ISREG(status.st_mode):
+            raise self._no_file(key, operation)
+        return status
+
+    def _no_file(self, key: str, operation: str) -> NotFound:
+        return NotFound(operation, self.uri(key), "it is not a regular file", None, "Name a file.")
 
 
-def _sorted_names(folder: Path, start: str) -> list[str]:
+def _last(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+def _inner(folder: OpenFolder, name: str) -> OpenFolder | None:
+    """A folder in the folder, unless it was pruned or replaced meanwhile."""
+    try:
+        return folder.folder(name)
+    except OSError as error:
+        if error.errno not in _CHANGED:
+            raise
+        return None
+
+
+def _remove_temporaries(folder: OpenFolder, unchanged_since: float) -> Iterator[str]:
+    for name, is_folder in folder.scan():
+        if is_folder and (inner := _inner(folder, name)) is not None:
+            with closing(inner):
+                yield from _remove_temporaries(inner, unchanged_since)
+        elif name.startswith(TEMPORARY_PREFIX) and _is_unfinished(folder, name, unchanged_since):
+            with suppress(FileNotFoundError):  # another one was quicker, or its writer has finished
+                folder.unlink(name)
+                yield name
+
+
+def _is_unfinished(folder: OpenFolder, name: str, unchanged_since: float) -> bool:
+    try:
+        status = folder.status(name)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_mtime < unchanged_since
+
+
+def _sorted_names(folder: OpenFolder, start: str) -> list[str]:
     """The names in a folder that begin with `start`; those of folders get a slash, which also sorts them
     right.
     """
-    names = []
     try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.startswith(start) and not entry.name.startswith(TEMPORARY_PREFIX):
-                    names.append(entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name)
+        found = folder.scan()
     except FileNotFoundError:  # it was pruned meanwhile
         return []
-    return sorted((name for name in names if _is_unicode(name)), key=str.encode)
+    names = [
+        f"{name}/" if is_folder else name
+        for name, is_folder in found
+        if name.startswith(start) and not name.startswith(TEMPORARY_PREFIX) and _is_unicode(name)
+    ]
+    return sorted(names, key=str.encode)
 
 
 def _is_unicode(name: str) -> bool:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
-from pathlib import Path
-from typing import IO
+from contextlib import AbstractContextManager
 
-from batchwright.storage.errors import UploadMissing
+from batchwright.storage.file_unfinished import UnfinishedFile
 from batchwright.storage.piecewise import PiecewiseUpload
 from batchwright.storage.protocol import ObjectInfo
 
@@ -19,28 +16,25 @@ class FileUpload(PiecewiseUpload):
     def __init__(
         self,
         uri: str,
-        opened: AbstractContextManager[tuple[Path, Path, IO[bytes]]],
-        publish: Callable[[IO[bytes], Path, Path], ObjectInfo],
+        file: UnfinishedFile,
+        publish: Callable[[UnfinishedFile], ObjectInfo],
         translated: Callable[[], AbstractContextManager[None]],
     ) -> None:
+        """publish: makes the object of the file
+        translated: turns what the system raises into errors of this package
+        """
         super().__init__(uri)
+        self._file = file
+        self._made = publish
         self._translated = translated
-        self._publish_file = publish
-        self._stack = ExitStack()
-        with translated():
-            self._temporary, self._target, self._file = self._stack.enter_context(opened)
 
     def _append(self, data: bytes) -> None:
-        rest = memoryview(data)
         with self._translated():
-            while rest:
-                rest = rest[self._file.write(rest) :]
+            self._file.write(data)
 
     def _publish(self) -> ObjectInfo:
         with self._translated():
-            if os.fstat(self._file.fileno()).st_nlink == 0:
-                raise UploadMissing("PutObject", self._uri, "the temporary file is gone")
-            return self._publish_file(self._file, self._temporary, self._target)
+            return self._made(self._file)
 
     def _discard(self) -> None:
-        self._stack.close()
+        self._file.close()
