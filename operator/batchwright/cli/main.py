@@ -1,4 +1,4 @@
-"""`batchwright`: run a BatchJob on this machine, from the same manifest as on a cluster."""
+"""`batchwright`: run a BatchJob on this machine, from the same manifest as on a cluster; the gateway's commands."""
 
 import argparse
 import logging
@@ -16,6 +16,8 @@ EXIT_USAGE = 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; gives the exit code: 0 completed, 1 failed, 2 wrong usage, 130 interrupted."""
     options = _parser().parse_args(arguments)
+    if options.command == "gateway":
+        return _gateway(options.arguments)
     logging.basicConfig(level=options.log_level, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
         return run_locally(
@@ -29,6 +31,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except ManifestError as error:
         print(f"batchwright: {error}", file=sys.stderr)
+        return EXIT_USAGE
+
+
+def _gateway(arguments: Sequence[str]) -> int:
+    """Hand over to `batchwright-gateway`, which a bare install doesn't bring the libraries for."""
+    try:
+        from batchwright.gateway.main import main as gateway  # noqa: PLC0415
+
+        return gateway(arguments)
+    except ModuleNotFoundError as error:
+        print(
+            f"batchwright: the gateway's commands need {error.name}, which isn't installed:"
+            " pip install 'batchwright[gateway]'",
+            file=sys.stderr,
+        )
         return EXIT_USAGE
 
 
@@ -50,6 +67,14 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--spool", type=Path, metavar="FOLDER", help="folder for finished lines (default: a temporary one)"
     )
+    # Its arguments, --help too, are the gateway's own to read: no character begins an option of this parser.
+    gateway = commands.add_parser(
+        "gateway",
+        help="the gateway's commands: serve, keys create, keys revoke, keys list",
+        add_help=False,
+        prefix_chars="\0",
+    )
+    gateway.add_argument("arguments", nargs="*")
     return parser
 
 

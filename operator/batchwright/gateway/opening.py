@@ -1,5 +1,6 @@
 """From settings to a gateway that can work. Nothing is requested yet."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,6 +18,9 @@ from batchwright.storage.factory import open_store
 from batchwright.storage.location import parse_location
 from batchwright.storage.settings import StorageSettings
 
+THREADS: Final = 100
+"""Handlers at once: they block on storage and cluster, each on a connection. An upload holds none while its client
+sends."""
 GATEWAY_FOLDER: Final = ".gateway"
 """No namespace has a dot, so no tenant's folder is called so."""
 
@@ -42,7 +46,7 @@ def open_gateway(
     Raises:
         StorageError: settings or credentials that can't be used.
     """
-    storage = StorageSettings.from_spec(settings.storage)
+    storage = dataclasses.replace(StorageSettings.from_spec(settings.storage), max_connections=THREADS)
     root = parse_location(f"{settings.batch_path}{GATEWAY_FOLDER}/")
     store = open_store(root, storage, credentials_dir=credentials, ca_bundle=ca_bundle)
 

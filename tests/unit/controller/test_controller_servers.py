@@ -8,7 +8,7 @@ import pytest
 
 from batchwright.controller import server
 from batchwright.controller.health import Health
-from batchwright.controller.listening import listen
+from batchwright.listening import listen
 
 
 def has_ipv6() -> bool:

@@ -15,8 +15,9 @@ def authenticated(gateway: Gateway, verb: Verb) -> Callable[[Request], Principal
     def principal(request: Request) -> Principal:
         found = gateway.authenticator.authenticate(request.headers)
         request.state.principal = found
-        gateway.rate.check(found)
+        # In this order: whoever names a namespace that isn't theirs must not use up its requests.
         gateway.authenticator.authorize(found, verb)
+        gateway.rate.check(found)
         return found
 
     return principal

@@ -7,8 +7,9 @@ from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from batchwright.gateway.context import Gateway
+from batchwright.gateway.readiness import check_ready
 from batchwright.kube.errors import KubernetesError
-from batchwright.storage.errors import NotFound, StorageError
+from batchwright.storage.errors import StorageError
 
 _READY_SECONDS = 4.0
 
@@ -44,9 +45,7 @@ def router(gateway: Gateway) -> APIRouter:
 def _problem(gateway: Gateway) -> str | None:
     """What is out of reach. Nothing of it is told in detail: anybody may ask."""
     try:
-        gateway.root.head(f"{gateway.root_prefix}ready")
-    except NotFound:
-        pass
+        check_ready(gateway)
     except StorageError:
         return "the storage can't be reached or used"
     try:
