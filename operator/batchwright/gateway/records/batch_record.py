@@ -101,8 +101,8 @@ class Ending(Struct, frozen=True):
 
 
 class BatchRecord(Struct, frozen=True, tag_field="record", tag="batch"):
-    """One batch. Written before its BatchJob, which it is enough to create; again with the BatchJob's UID; again at
-    the end.
+    """One batch. Written before its BatchJob, which it is enough to create; again with the BatchJob's UID, at a cancel,
+    and at the end.
     """
 
     id: str
@@ -122,6 +122,8 @@ class BatchRecord(Struct, frozen=True, tag_field="record", tag="batch"):
     path_request: PathRequest | None = None
     batchjob_uid: str | None = None
     """None until the BatchJob is known to exist."""
+    cancelling_at: datetime | None = None
+    """When a cancel was asked for here: it holds even where the BatchJob is not there yet, or is gone."""
     ending: Ending | None = None
     """None until the batch is over, and what it published are files."""
     version: int = 1

@@ -1,0 +1,73 @@
+"""Making a batch: its record, then its BatchJob.
+
+The record is the intent. Once it is written the batch exists, whatever else fails: whoever looks at a record without a
+BatchJob creates it. So a client is told of a success even where the Kubernetes API is away for the moment; told of a
+failure it would try again, and there would be two batches.
+"""
+
+import logging
+from http import HTTPStatus
+
+from batchwright.gateway.batches.active import check_active
+from batchwright.gateway.batches.starting import create_batchjob, is_refusal, note_uid
+from batchwright.gateway.context import Gateway
+from batchwright.gateway.errors import ApiError
+from batchwright.gateway.records.batch_record import BatchRecord
+from batchwright.gateway.records.record_store import Exists, Stored
+from batchwright.kube.errors import KubernetesError
+from batchwright.storage.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+
+def make_batch(gateway: Gateway, record: BatchRecord) -> BatchRecord:
+    """Write a batch's record and create its BatchJob. A record with an ending gets no BatchJob.
+
+    A second time for the same id it goes on where the first one stopped.
+
+    Raises:
+        ApiError: 429 where the tenant has too many active batches; 400 with the cluster's message where it refuses the
+            BatchJob (quota, admission, no such namespace): the record is removed again then.
+        StorageError: the record couldn't be written.
+    """
+    if record.ending is None:
+        check_active(gateway, record)
+    stored = _write(gateway, record)
+    if stored.record.ending is not None or stored.record.batchjob_uid is not None:
+        return stored.record
+    try:
+        batchjob = create_batchjob(gateway, stored.record)
+    except KubernetesError as error:
+        if not is_refusal(error, stored.record):
+            logger.warning("the BatchJob of %s can't be created yet: %s", record.id, error)
+            return stored.record
+        return _withdraw(gateway, stored, error)
+    return note_uid(gateway, stored, batchjob).record
+
+
+def _write(gateway: Gateway, record: BatchRecord) -> Stored[BatchRecord]:
+    try:
+        return gateway.batches.create(record.namespace, record.id, record)
+    except Exists:
+        found = gateway.batches.get(record.namespace, record.id)
+        if found is None:
+            raise
+        return found
+    except StorageError:
+        # It may be written all the same, with the answer lost: then the client must not be told to try again.
+        found = gateway.batches.get(record.namespace, record.id)
+        if found is None:
+            raise
+        return found
+
+
+def _withdraw(gateway: Gateway, stored: Stored[BatchRecord], error: KubernetesError) -> BatchRecord:
+    """Remove the record of a batch that the cluster refuses, unless somebody else could create its BatchJob."""
+    record = stored.record
+    found = gateway.batches.get(record.namespace, record.id)
+    if found is not None and found.record.batchjob_uid is not None:
+        return found.record
+    gateway.batches.delete(record.namespace, record.id)
+    raise ApiError(
+        HTTPStatus.BAD_REQUEST, f"The cluster refuses the batch: {error.message}", code="cluster_refused"
+    ) from error
