@@ -15,11 +15,13 @@ import anyio.to_thread
 import uvicorn
 from fastapi import FastAPI
 
-from batchwright.gateway.connecting import check_storage, connected
+from batchwright.gateway.connecting import check_storage, connected, gateway_namespace
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.http.app import create_app
 from batchwright.gateway.http.protocol import BoundedHttp
 from batchwright.gateway.identity import audit
+from batchwright.gateway.keeper.loop import KeeperLoop
+from batchwright.gateway.keeper.opening import open_keeper
 from batchwright.gateway.opening import THREADS
 from batchwright.gateway.settings import InvalidSettings, load_settings
 from batchwright.kube import errors
@@ -38,7 +40,9 @@ CONNECTIONS: Final = 2000
 SHUTDOWN_SECONDS: Final = 25
 """For requests that are under way; then they are cancelled, and uploads among them aborted."""
 ABORT_SECONDS: Final = 10
-"""For what cancelled requests still clean up. Both together are less than the pod's grace period."""
+"""For what cancelled requests still clean up. All three are less than the pod's grace period."""
+KEEPER_SECONDS: Final = 5
+"""For the keeper to finish a step and give its Lease back."""
 _BAD_SETTINGS: Final = 2
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -52,6 +56,7 @@ def serve(environment: Mapping[str, str]) -> int:
     try:
         settings = load_settings(environment)
         gateway = connected(settings, environment)
+        keeper = open_keeper(gateway, gateway_namespace(environment), environment)
         listening = listen(_port(environment))
     except InvalidSettings as error:
         sys.stderr.write(f"batchwright-gateway: {error}\n")
@@ -60,7 +65,7 @@ def serve(environment: Mapping[str, str]) -> int:
         logger.critical("the gateway can't start: %s", error)
         return 1
     with listening:
-        app = create_app(gateway, audit.log_audit, lifespan(gateway))
+        app = create_app(gateway, audit.log_audit, lifespan(gateway, keeper))
         logger.info("serving on port %d", listening.getsockname()[1])
         uvicorn.Server(server_config(app)).run(sockets=[listening])
     return 0
@@ -83,7 +88,7 @@ def server_config(app: FastAPI) -> uvicorn.Config:
     )
 
 
-def lifespan(gateway: Gateway) -> Lifespan:
+def lifespan(gateway: Gateway, keeper: KeeperLoop) -> Lifespan:
     """What goes on beside the requests for as long as the application is served."""
 
     @contextlib.asynccontextmanager
@@ -91,7 +96,9 @@ def lifespan(gateway: Gateway) -> Lifespan:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         # Not waited for at the end, however long the storage takes to answer.
         threading.Thread(target=check_storage, args=(gateway,), name="check-storage", daemon=True).start()
+        keeper.start()
         yield
+        await asyncio.to_thread(keeper.stop, KEEPER_SECONDS)
         cancelled = {task for task in asyncio.all_tasks() if task.cancelling()}
         if cancelled:
             await asyncio.wait(cancelled, timeout=ABORT_SECONDS)

@@ -1,8 +1,7 @@
 """Holding the Lease: the shell around the rules, with a store in memory and threads that are real."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -10,66 +9,18 @@ from batchwright.election import leadership
 from batchwright.election.candidate import Timing
 from batchwright.election.leadership import Leadership, identity_of
 from batchwright.kube import errors
+from fixtures.lease_in_memory import LeaseInMemory
 
 TIMING = Timing(duration=15, renew_deadline=10, retry_period=2)
 HASTY = Timing(duration=15, renew_deadline=10, retry_period=0.02)
 PATIENCE = 20.0
 
 
-class Store:
-    """A Lease as the API server keeps it; `failing` is raised by the next calls, `before_write` runs before a write."""
-
-    def __init__(self) -> None:
-        self.raw: dict[str, Any] | None = None
-        self.version = 0
-        self.failing: list[Exception | None] = []
-        self.before_write: Callable[[], None] = lambda: None
-        self.writes = 0
-
-    def __str__(self) -> str:
-        return "system/lease"
-
-    def read(self) -> dict[str, Any] | None:
-        self._fail()
-        return self.raw
-
-    def create(self, spec: Mapping[str, object]) -> dict[str, Any]:
-        self._fail()
-        self.before_write()
-        if self.raw is not None:
-            raise errors.AlreadyExists("taken", status=409)
-        return self.put(**spec)
-
-    def replace(self, version: str, spec: Mapping[str, object]) -> dict[str, Any]:
-        self._fail()
-        self.before_write()
-        if self.raw is None:
-            raise errors.NotFound("gone", status=404)
-        if self.raw["metadata"]["resourceVersion"] != version:
-            raise errors.Conflict("changed", status=409)
-        return self.put(**spec)
-
-    def put(self, **spec: object) -> dict[str, Any]:
-        self.version += 1
-        self.writes += 1
-        self.raw = {"metadata": {"resourceVersion": str(self.version)}, "spec": dict(spec)}
-        return self.raw
-
-    @property
-    def holder(self) -> object:
-        return self.raw["spec"].get("holderIdentity") if self.raw else None
-
-    def _fail(self) -> None:
-        error = self.failing.pop(0) if self.failing else None
-        if error is not None:
-            raise error
-
-
 class Bench:
     """One process's part, with a clock that the test moves and an end that is only noted."""
 
     def __init__(self, timing: Timing = TIMING) -> None:
-        self.store = Store()
+        self.store = LeaseInMemory()
         self.now = 1000.0
         self.ended: list[str] = []
         self.end_noted = threading.Event()

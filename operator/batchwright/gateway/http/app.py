@@ -12,13 +12,18 @@ from batchwright.gateway.context import Gateway
 from batchwright.gateway.http import error_handlers, health
 from batchwright.gateway.http.middleware import Audit, RequestMiddleware
 from batchwright.gateway.models import routes as models
+from batchwright.gateway.partial_results import routes as partial_results
 
 DESCRIPTION: Final = """\
 OpenAI's Files and Batches API, and path-based batches, over BatchJobs in a Kubernetes cluster.
 Send an API key of this gateway, or a token of the cluster, as `Authorization: Bearer …`.
 """
 
-PARTS: Final[tuple[Callable[[Gateway], APIRouter], ...]] = (health.router, models.router)
+PARTS: Final[tuple[Callable[[Gateway], APIRouter], ...]] = (
+    health.router,
+    models.router,
+    partial_results.router,
+)
 
 
 class ErrorDetail(BaseModel):

@@ -6,10 +6,11 @@ next: a record that hasn't changed is read once.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
+from operator import gt, itemgetter, lt
 from threading import Lock
 from typing import Final, Generic, TypeVar
 
@@ -45,6 +46,15 @@ class Stored(Generic[R]):
     """A record and the version that was read."""
 
     record: R
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record as a listing tells of it, without its contents."""
+
+    namespace: str
+    identity: str
     etag: str
 
 
@@ -95,17 +105,37 @@ class RecordStore(Generic[R]):
         for failure in self._store.delete([self._key(namespace, identity)]):
             raise RecordNotDeleted(f"{failure.key}: {failure.reason}")
 
-    def list(self, namespace: str, *, after: str | None = None) -> Iterator[Stored[R]]:
-        """A tenant's records, the newest first, those after an id; read as far as they are asked for."""
+    def list(
+        self, namespace: str, *, after: str | None = None, oldest_first: bool = False
+    ) -> Generator[Stored[R], None, None]:
+        """A tenant's records, the newest first, those after an id; read as far as they are asked for.
+
+        oldest_first: the other way round. All keys are read before the first record.
+        """
         folder = f"{self._prefix}{namespace}/"
         start = None if after is None else f"{folder}{after}{_SUFFIX}"
-        return self._read_ahead(self._store.list(folder, start_after=start))
+        if not oldest_first:
+            return self._read_ahead(self._store.list(folder, start_after=start))
+        infos = [info for info in self._store.list(folder) if start is None or info.key < start]
+        return self._read_ahead(reversed(infos))
 
-    def list_all(self, *, after: str | None = None) -> Iterator[Stored[R]]:
-        """All tenants' records, the newest first. Their keys are all read before the first one."""
-        infos = sorted(self._store.list(self._prefix), key=lambda info: info.key.rpartition("/")[2])
-        newer = (info for info in infos if after is None or info.key.rpartition("/")[2] > f"{after}{_SUFFIX}")
-        return self._read_ahead(newer)
+    def list_all(self, *, after: str | None = None, oldest_first: bool = False) -> Generator[Stored[R], None, None]:
+        """All tenants' records, the newest first, or the oldest. Their keys are all read before the first one."""
+        named = sorted(
+            ((info.key.rpartition("/")[2], info) for info in self._store.list(self._prefix)),
+            key=itemgetter(0),
+            reverse=oldest_first,
+        )
+        start = None if after is None else f"{after}{_SUFFIX}"
+        behind = gt if not oldest_first else lt
+        return self._read_ahead(info for name, info in named if start is None or behind(name, start))
+
+    def entries(self) -> Iterator[Entry]:
+        """All tenants' records without their contents, page by page."""
+        for info in self._store.list(self._prefix):
+            namespace, _, name = info.key.removeprefix(self._prefix).partition("/")
+            if name.endswith(_SUFFIX):
+                yield Entry(namespace, name.removesuffix(_SUFFIX), info.etag)
 
     def find(self, identity: str) -> Stored[R] | None:
         """A record by its id alone, of whatever tenant; for administrators. All keys are read."""
@@ -115,7 +145,7 @@ class RecordStore(Generic[R]):
                 return self._fetch(info)
         return None
 
-    def _read_ahead(self, infos: Iterable[ObjectInfo]) -> Iterator[Stored[R]]:
+    def _read_ahead(self, infos: Iterable[ObjectInfo]) -> Generator[Stored[R], None, None]:
         """Records in order, some of them read at once."""
         with ThreadPoolExecutor(READERS) as readers:
             keys = iter(infos)
