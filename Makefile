@@ -30,7 +30,7 @@ lock: ## Resolve the lock files anew (uv)
 	$(BIN)/python -m pip install --quiet uv
 	for set in worker: operator:operator gateway:gateway dev:dev; do extra=$${set#*:}; \
 	  $(COMPILE) $${extra:+--extra $$extra} --output-file requirements/$${set%%:*}.txt pyproject.toml; done
-	for set in build bench; do $(COMPILE) --output-file requirements/$$set.txt requirements/$$set.in; done
+	for set in build bench conformance uv; do $(COMPILE) --output-file requirements/$$set.txt requirements/$$set.in; done
 
 ##@ Use
 # `try` needs little, so it has an environment of its own unless the one for development is there.
@@ -52,11 +52,13 @@ deploy: ## Install the resource and the operator into the cluster of .cluster/ku
 	@$(KUBECTL) -n batchwright-system $(ROLLED_OUT) deployment/batchwright-operator
 
 .PHONY: quickstart
-quickstart: deploy ## deploy, and with it an S3 server and a stub model server in batchwright-demo
+quickstart: deploy ## deploy, and with it an S3 server and a stub model server in batchwright-demo, and the gateway
 	@$(KUBECTL) apply --server-side --force-conflicts -k manifests/quickstart
 	@$(KUBECTL) -n batchwright-demo rollout restart deployment/model-server
+	@$(KUBECTL) -n batchwright-system rollout restart deployment/gateway
 	@$(KUBECTL) -n batchwright-demo $(ROLLED_OUT) deployment/s3
 	@$(KUBECTL) -n batchwright-demo $(ROLLED_OUT) deployment/model-server
+	@$(KUBECTL) -n batchwright-system $(ROLLED_OUT) deployment/gateway
 
 .PHONY: demo
 demo: KUBECONFIG = $(CURDIR)/.cluster/kubeconfig
@@ -71,6 +73,13 @@ demo: env ## Everything at once: cluster, images, operator, a BatchJob watched t
 	@mkdir -p .try && $(PYTHON) -m venv .try/venv
 	@.try/venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/worker.txt
 	@.try/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+# Clients of other projects, for the tests of the gateway: many packages, which uv installs in seconds.
+.conformance/.installed: requirements/conformance.txt requirements/uv.txt
+	@$(PYTHON) -m venv .conformance
+	@.conformance/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	@.conformance/bin/uv pip install --quiet --python .conformance --require-hashes --only-binary :all: -r requirements/conformance.txt
 	@touch $@
 
 ##@ Development
@@ -126,7 +135,7 @@ test-integration: env cluster-ready ## Tests of parts against real servers: Kube
 	@$(ON_TEST_CLUSTER) $(BIN)/pytest $(INTEGRATION) $(ARGS)
 
 .PHONY: test-e2e
-test-e2e: env ## Tests of the whole, on a cluster with the quickstart (make cluster-up images quickstart)
+test-e2e: env .conformance/.installed ## Tests of the whole, on a cluster with the quickstart (make cluster-up images quickstart)
 	@mkdir -p .pytest_cache
 	@$(ON_TEST_CLUSTER) $(BIN)/pytest tests/e2e -m 'not nodes' --basetemp .pytest_cache/e2e $(ARGS)
 

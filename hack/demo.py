@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`make demo`: apply a BatchJob, watch it to its end, show the first results."""
 
+import base64
 import contextlib
 import json
 import subprocess
@@ -41,6 +42,7 @@ def main() -> int:
         print(job["status"].get("message", ""))
         return 1
     show_results(job["status"]["output"]["uri"])
+    show_gateway()
     return 0
 
 
@@ -90,6 +92,16 @@ def show_results(uri: str) -> None:
     for line in body.split(b"\n")[:SHOWN]:
         result = json.loads(line)
         print(f"  {result['custom_id']}: {result['response']['body']['choices'][0]['message']['content']!r}")
+
+
+def show_gateway() -> None:
+    """How to go on without Kubernetes."""
+    secret = kubectl_json("-n", NAMESPACE, "get", "secret", "gateway-demo-key")["data"]
+    print("\nthe same over OpenAI's Batch API, with the API key of the demo (docs/gateway.md):")
+    print("  kubectl -n batchwright-system port-forward service/gateway 8080:80 &")
+    print("  export OPENAI_BASE_URL=http://127.0.0.1:8080/v1")
+    print(f"  export OPENAI_API_KEY={base64.b64decode(secret['key']).decode()}")
+    print('  curl -H "Authorization: Bearer $OPENAI_API_KEY" $OPENAI_BASE_URL/models')
 
 
 def show(command: str) -> None:
