@@ -10,6 +10,7 @@ from batchwright.gateway.catalogue import Catalogue
 from batchwright.gateway.principal import Principal, Verb
 from batchwright.gateway.records.batch_record import BatchRecord
 from batchwright.gateway.records.file_record import FileRecord
+from batchwright.gateway.records.idempotency_record import IdempotencyRecord
 from batchwright.gateway.records.record_store import RecordStore
 from batchwright.gateway.settings import Settings
 from batchwright.gateway.tenant_folder import TenantFolder
@@ -69,6 +70,7 @@ class Gateway:
     """The catalogue as it is now; None where there is none."""
     files: RecordStore[FileRecord]
     batches: RecordStore[BatchRecord]
+    idempotency: RecordStore[IdempotencyRecord]
     batchjobs: BatchJobsInCluster
     authenticator: Authenticator
     rate: RateLimiter

@@ -11,6 +11,7 @@ from batchwright.gateway.catalogue import Catalogue
 from batchwright.gateway.context import Authenticator, BatchJobsInCluster, Gateway, RateLimiter
 from batchwright.gateway.records.batch_record import BatchRecord
 from batchwright.gateway.records.file_record import FileRecord
+from batchwright.gateway.records.idempotency_record import IdempotencyRecord
 from batchwright.gateway.records.record_store import RecordStore
 from batchwright.gateway.settings import Settings
 from batchwright.gateway.tenant_folder import TenantFolder
@@ -62,6 +63,7 @@ def open_gateway(
         catalogue=catalogue,
         files=RecordStore(store, f"{root.key}files/", FileRecord),
         batches=RecordStore(store, f"{root.key}batches/", BatchRecord),
+        idempotency=RecordStore(store, f"{root.key}idempotency/", IdempotencyRecord),
         batchjobs=batchjobs,
         authenticator=authenticator,
         rate=rate,

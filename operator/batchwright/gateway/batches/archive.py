@@ -52,7 +52,7 @@ def archive(
 
     Raises:
         StorageError: it couldn't be written; later, then.
-        ApiError: 404, the batch was removed meanwhile.
+        ApiError: 503, others keep changing it.
     """
     record = stored.record
     if batchjob is not None and (count := read_status(batchjob).validation_error_count):
@@ -77,13 +77,13 @@ def _end(gateway: Gateway, stored: Stored[BatchRecord], ending: Ending) -> Store
     """Write the ending, unless there is one already."""
     record = stored.record
     for _ in range(_TRIES):
+        ended = msgspec.structs.replace(stored.record, ending=ending)
         try:
-            ended = msgspec.structs.replace(stored.record, ending=ending)
             return gateway.batches.replace(record.namespace, record.id, stored, ended)
         except Changed:
             found = gateway.batches.get(record.namespace, record.id)
             if found is None:
-                raise errors.no_such_batch(record.id) from None
+                return Stored(ended, "")  # removed meanwhile: this is the last that is seen of it
             if found.record.ending is not None:
                 return found
             stored = found

@@ -59,17 +59,14 @@ def read_batchjob(gateway: Gateway, record: BatchRecord) -> RawObject | None:
 
 
 def settle(gateway: Gateway, stored: Stored[BatchRecord], batchjob: RawObject | None) -> Current:
-    """Where a batch without an ending stands by its BatchJob, once what is due is done. Raises KubernetesError."""
-    if batchjob is None and stored.record.batchjob_uid is None:
-        try:
-            batchjob = create_batchjob(gateway, stored.record)
-        except KubernetesError as error:
-            if not is_refusal(error, stored.record):
-                raise
-            refusal = BatchError("cluster_refused", f"The cluster refuses the batch: {error.message}")
-            return _ended(gateway, stored, failed_state(stored.record, gateway.clock(), refusal), None)
-    if batchjob is None:
+    """Where a batch without an ending stands by its BatchJob, once what is due is done.
+
+    What is due and fails is logged, and done by the next one who looks.
+    """
+    if batchjob is None and stored.record.batchjob_uid is not None:
         return _ended(gateway, stored, deleted_state(stored.record, gateway.clock()), None)
+    if batchjob is None:
+        return _begun(gateway, stored)
     stored = note_uid(gateway, stored, batchjob)
     if stored.record.ending is not None:
         return stored, stored.record.ending.state
@@ -77,8 +74,35 @@ def settle(gateway: Gateway, stored: Stored[BatchRecord], batchjob: RawObject | 
     if state.ended:
         return _ended(gateway, stored, state, batchjob)
     if stored.record.cancelling_at is not None and (batchjob.get("spec") or {}).get("cancel") is not True:
-        return tell_of_cancel(gateway, stored)
+        try:
+            return tell_of_cancel(gateway, stored)
+        except KubernetesError as error:
+            logger.warning("the BatchJob of %s can't be told of its cancel yet: %s", stored.record.id, error)
     return stored, state
+
+
+def tell_of_cancel(gateway: Gateway, stored: Stored[BatchRecord]) -> Current:
+    """Cancel the BatchJob of a batch whose record has a cancel. Raises KubernetesError."""
+    record = stored.record
+    try:
+        batchjob = gateway.batchjobs.patch(record.namespace, ids.batchjob_name(record.id), cancelling(record))
+    except NotFound:
+        return _ended(gateway, stored, deleted_state(record, gateway.clock()), None)
+    state = state_of(record, batchjob)
+    return _ended(gateway, stored, state, batchjob) if state.ended else (stored, state)
+
+
+def _begun(gateway: Gateway, stored: Stored[BatchRecord]) -> Current:
+    """Create the BatchJob that a crash, or an API server that was away, kept from being created."""
+    try:
+        batchjob = create_batchjob(gateway, stored.record)
+    except KubernetesError as error:
+        if is_refusal(error, stored.record):
+            refusal = BatchError("cluster_refused", f"The cluster refuses the batch: {error.message}")
+            return _ended(gateway, stored, failed_state(stored.record, gateway.clock(), refusal), None)
+        logger.warning("the BatchJob of %s can't be created yet: %s", stored.record.id, error)
+        return stored, state_of(stored.record, {})
+    return settle(gateway, stored, batchjob)
 
 
 def _ended(gateway: Gateway, stored: Stored[BatchRecord], state: BatchState, batchjob: RawObject | None) -> Current:
@@ -91,17 +115,6 @@ def _ended(gateway: Gateway, stored: Stored[BatchRecord], state: BatchState, bat
     ending = archived.record.ending
     assert ending is not None, "archived"
     return archived, ending.state
-
-
-def tell_of_cancel(gateway: Gateway, stored: Stored[BatchRecord]) -> Current:
-    """Cancel the BatchJob of a batch whose record has a cancel. Raises KubernetesError."""
-    record = stored.record
-    try:
-        batchjob = gateway.batchjobs.patch(record.namespace, ids.batchjob_name(record.id), cancelling(record))
-    except NotFound:
-        return _ended(gateway, stored, deleted_state(record, gateway.clock()), None)
-    state = state_of(record, batchjob)
-    return _ended(gateway, stored, state, batchjob) if state.ended else (stored, state)
 
 
 def _listed(gateway: Gateway, namespace: str, face: str) -> dict[tuple[str, str], RawObject]:

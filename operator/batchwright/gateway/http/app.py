@@ -8,6 +8,7 @@ from typing import Any, Final
 from fastapi import APIRouter, FastAPI
 from pydantic import BaseModel
 
+from batchwright.gateway.batches import routes as batches
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.http import error_handlers, health
 from batchwright.gateway.http.middleware import Audit, RequestMiddleware
@@ -21,6 +22,7 @@ Send an API key of this gateway, or a token of the cluster, as `Authorization: B
 
 PARTS: Final[tuple[Callable[[Gateway], APIRouter], ...]] = (
     health.router,
+    batches.router,
     models.router,
     partial_results.router,
 )

@@ -1,0 +1,157 @@
+"""Creating a batch by OpenAI's route.
+
+What is wrong with the request is a 4xx. What is wrong with the input is found afterwards, as OpenAI does it: the answer
+is a batch that is being validated, and it fails then. An input that can't be a batch's at all gets no BatchJob, only a
+record with that ending.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from batchwright.api.batchjob import Endpoint, Server
+from batchwright.api.duration import parse_duration
+from batchwright.gateway import errors, ids
+from batchwright.gateway.batches import idempotency
+from batchwright.gateway.batches.batchjob import spec_of
+from batchwright.gateway.batches.current import current
+from batchwright.gateway.batches.making import make_batch
+from batchwright.gateway.batches.rendering import failed_state
+from batchwright.gateway.batches.schema import CreateBatch
+from batchwright.gateway.context import Gateway
+from batchwright.gateway.http.dependencies import namespace_of
+from batchwright.gateway.models.choosing import UnknownModel, choose
+from batchwright.gateway.principal import Principal
+from batchwright.gateway.records.batch_record import (
+    OPENAI,
+    BatchError,
+    BatchRecord,
+    BatchState,
+    Ending,
+)
+from batchwright.gateway.records.file_record import BATCH, FileRecord
+
+DEFAULT_WINDOW: Final = "24h"
+_ENDPOINTS: Final = tuple(endpoint.value for endpoint in Endpoint)
+_ACCEPTED: Final = BatchState("validating")
+
+
+class _Refused(Exception):  # noqa: N818
+    """The input can't be a batch's."""
+
+    def __init__(self, error: BatchError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def create_batch(
+    gateway: Gateway, principal: Principal, request: CreateBatch, key: str | None
+) -> tuple[BatchRecord, BatchState]:
+    """Make a batch, or find the one that the same request made before.
+
+    key: the client's Idempotency-Key; None where it sent none
+
+    Raises:
+        ApiError: what is wrong with the request, 429 for too many active batches.
+        StorageError, KubernetesError: as `make_batch` and `current` do.
+    """
+    namespace = namespace_of(principal)
+    window = _window(gateway.settings.completion_windows, request.completion_window)
+    if request.endpoint not in _ENDPOINTS:
+        raise errors.not_one_of("endpoint", request.endpoint, _ENDPOINTS)
+    asked = request.model_dump() | {"completion_window": window}
+    making = _Making(gateway, principal, namespace, request, window)
+    if key is None:
+        return make_batch(gateway, making.record(ids.new_batch_id(gateway.clock()))), _ACCEPTED
+    idempotency.check_key(key)
+    return _once(making, key, idempotency.digest_of(asked))
+
+
+def _once(making: "_Making", key: str, digest: str) -> tuple[BatchRecord, BatchState]:
+    gateway, namespace = making.gateway, making.namespace
+    known = idempotency.known_batch(gateway, namespace, key, digest)
+    if known is not None and (found := gateway.batches.get(namespace, known)) is not None:
+        stored, state = current(gateway, found)
+        return stored.record, state
+    # Everything that may be refused is looked at before the key is taken.
+    record = making.record(known or ids.new_batch_id(gateway.clock()))
+    if known is None and (first := idempotency.claim(gateway, namespace, key, digest, record.id)) != record.id:
+        record = making.record(first)
+    return make_batch(gateway, record), _ACCEPTED
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """A request whose batch is to be made."""
+
+    gateway: Gateway
+    principal: Principal
+    namespace: str
+    request: CreateBatch
+    window: str
+
+    def record(self, batch_id: str) -> BatchRecord:
+        """The record of the batch. Of the same id it is the same, whoever makes it."""
+        created_at = ids.created_at(batch_id)
+        record = BatchRecord(
+            id=batch_id,
+            namespace=self.namespace,
+            user=self.principal.user,
+            face=OPENAI,
+            created_at=created_at,
+            expires_at=created_at + parse_duration(self.window),
+            completion_window=self.window,
+            endpoint=self.request.endpoint,
+            spec={},
+            input_file_id=self.request.input_file_id,
+            metadata=self.request.metadata,
+            output_expires_after=expiry.seconds if (expiry := self.request.output_expires_after) else None,
+        )
+        try:
+            file = self._input_file()
+            return msgspec.structs.replace(record, spec=self._spec(file, self._server(file)))
+        except _Refused as refused:
+            return msgspec.structs.replace(record, ending=Ending(failed_state(record, created_at, refused.error)))
+
+    def _input_file(self) -> FileRecord:
+        file_id = self.request.input_file_id
+        stored = self.gateway.files.get(self.namespace, file_id) if ids.is_file_id(file_id) else None
+        if stored is None or ((until := stored.record.expires_at) is not None and until <= self.gateway.clock()):
+            shown = errors.shown_id(file_id)
+            raise _Refused(BatchError("invalid_request", f"Cannot find file {shown}.", "file_id"))
+        if stored.record.purpose != BATCH:
+            message = f"The file {file_id} has the purpose '{stored.record.purpose}'; an input must have '{BATCH}'."
+            raise _Refused(BatchError("invalid_request", message, "file_id"))
+        return stored.record
+
+    def _server(self, file: FileRecord) -> Server | None:
+        try:
+            return choose(self.gateway, model=file.model, endpoint=self.request.endpoint).server
+        except UnknownModel as error:
+            raise _Refused(BatchError("model_not_found", error.message, "body.model", 1)) from error
+
+    def _spec(self, file: FileRecord, server: Server | None) -> dict[str, Any]:
+        folder = self.gateway.tenant(self.namespace)
+        return spec_of(
+            self.gateway.settings,
+            self.namespace,
+            face=OPENAI,
+            endpoint=self.request.endpoint,
+            input_uri=f"{folder.uri}{file.key}",
+            output_uri=folder.uri,
+            server=server,
+            completion_window=self.window,
+            metadata=self.request.metadata,
+        )
+
+
+def _window(allowed: Sequence[str], asked: str | None) -> str:
+    if asked is None:
+        return DEFAULT_WINDOW if DEFAULT_WINDOW in allowed else allowed[0]
+    if asked in allowed:
+        return asked
+    listed = ", ".join(f"'{window}'" for window in allowed)
+    message = f"Invalid completion_window: '{errors.shown_id(asked)}'. Supported values are: {listed}."
+    raise errors.invalid_value("completion_window", message)

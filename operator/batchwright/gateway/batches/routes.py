@@ -1,0 +1,101 @@
+"""`/v1/batches`, as OpenAI's clients know it."""
+
+from typing import Annotated, Final, get_args
+
+from fastapi import APIRouter, Depends, Header, Query, Request
+
+from batchwright.gateway import errors
+from batchwright.gateway.batches import schema
+from batchwright.gateway.batches.cancelling import cancel
+from batchwright.gateway.batches.creation import create_batch
+from batchwright.gateway.batches.current import current
+from batchwright.gateway.batches.finding import find_batch
+from batchwright.gateway.batches.idempotency import HEADER
+from batchwright.gateway.batches.listing import list_batches
+from batchwright.gateway.batches.rendering import batch_of
+from batchwright.gateway.context import Gateway
+from batchwright.gateway.http.dependencies import authenticated
+from batchwright.gateway.http.json_body import documented, json_body
+from batchwright.gateway.http.pretty import PrettyJSON
+from batchwright.gateway.principal import Principal
+from batchwright.gateway.records.batch_record import OPENAI, BatchRecord, BatchState, Status
+
+DEFAULT_LIMIT: Final = 20
+MOST: Final = 100
+
+
+def router(gateway: Gateway) -> APIRouter:
+    """Create, list, retrieve, cancel."""
+    routes = APIRouter(tags=["batches"], default_response_class=PrettyJSON)
+
+    @routes.post(
+        "/v1/batches",
+        response_model=schema.Batch,
+        summary="Create a batch",
+        openapi_extra=documented(schema.CreateBatch),
+    )
+    @routes.post("/v1/batches/", include_in_schema=False, response_model=None)
+    def create(
+        request: Request,
+        principal: Annotated[Principal, Depends(authenticated(gateway, "create"))],
+        asked: Annotated[schema.CreateBatch, Depends(json_body(schema.CreateBatch))],
+        key: Annotated[
+            str | None,
+            Header(alias=HEADER, description="The same key and request again give the same batch, for 24 hours."),
+        ] = None,
+    ) -> PrettyJSON:
+        record, state = create_batch(gateway, principal, asked, key)
+        return _answer(request, record, state)
+
+    @routes.get("/v1/batches", response_model=schema.BatchList, summary="List batches, the newest first")
+    @routes.get("/v1/batches/", include_in_schema=False, response_model=None)
+    def list_(
+        principal: Annotated[Principal, Depends(authenticated(gateway, "list"))],
+        after: Annotated[str | None, Query(description="Id of the last batch of the page before.")] = None,
+        limit: Annotated[int, Query(ge=1, le=MOST)] = DEFAULT_LIMIT,
+        status: Annotated[str | None, Query(description="Only batches in this state; beyond OpenAI's API.")] = None,
+    ) -> PrettyJSON:
+        page = list_batches(gateway, principal, limit=limit, after=after or None, status=_status(status), face=OPENAI)
+        data = [batch_of(stored.record, state) for stored, state in page.batches]
+        return PrettyJSON(
+            {
+                "object": "list",
+                "data": data,
+                "first_id": data[0]["id"] if data else None,
+                "last_id": data[-1]["id"] if data else None,
+                "has_more": page.has_more,
+            }
+        )
+
+    @routes.get("/v1/batches/{batch_id}", response_model=schema.Batch, summary="Retrieve a batch")
+    @routes.get("/v1/batches/{batch_id}/", include_in_schema=False, response_model=None)
+    def retrieve(
+        request: Request, batch_id: str, principal: Annotated[Principal, Depends(authenticated(gateway, "get"))]
+    ) -> PrettyJSON:
+        stored, state = current(gateway, find_batch(gateway, principal, batch_id, face=OPENAI))
+        return _answer(request, stored.record, state)
+
+    @routes.post("/v1/batches/{batch_id}/cancel", response_model=schema.Batch, summary="Cancel a batch")
+    @routes.post("/v1/batches/{batch_id}/cancel/", include_in_schema=False, response_model=None)
+    def cancel_(
+        request: Request, batch_id: str, principal: Annotated[Principal, Depends(authenticated(gateway, "patch"))]
+    ) -> PrettyJSON:
+        stored, state = cancel(gateway, find_batch(gateway, principal, batch_id, face=OPENAI))
+        return _answer(request, stored.record, state)
+
+    return routes
+
+
+def _answer(request: Request, record: BatchRecord, state: BatchState) -> PrettyJSON:
+    request.state.object_id = record.id
+    return PrettyJSON(batch_of(record, state))
+
+
+def _status(text: str | None) -> Status | None:
+    known: tuple[Status, ...] = get_args(Status)
+    if text is None:
+        return None
+    for status in known:
+        if status == text:
+            return status
+    raise errors.not_one_of("status", text, known)
