@@ -33,14 +33,14 @@ class InvalidSettings(Exception):  # noqa: N818
 
 
 class FaceLimits(Model):
-    """What a file may hold that comes by one of the faces. Absent: that of all tenants; null there: no bound."""
+    """What a file may hold that comes by one of the faces. Absent: as otherwise; null: no bound."""
 
     lines: Positive | None = Field(None, description="Requests of a file.")
     bytes: Positive | None = Field(None, description="Bytes of a file.")
 
 
 class TenantLimits(Model):
-    """What a tenant may do at once and in a minute. Absent: no bound of its own."""
+    """What a tenant may do at once and in a minute. Absent: as otherwise; null: no bound."""
 
     active_batches: Positive | None = Field(None, description="Batches that have not ended.")
     requests_per_minute: Positive | None = Field(
@@ -162,7 +162,7 @@ class Settings(Model):
         None, description="Model server of all batches where there is no catalogue. Default: the operator's."
     )
     batch_jobs: BatchJobDefaults = Field(BatchJobDefaults(), description="How batches are run.")
-    limits: Limits = Field(Limits(), description="Bounds of files and of tenants.")
+    limits: Limits = Field(Limits(), description="Bounds of files and of tenants; null lifts one.")
     tenants: dict[NamespaceName, TenantSettings] = Field(
         default_factory=dict, description="What is different for single tenants, by namespace. Default: nothing."
     )
@@ -214,27 +214,26 @@ class Settings(Model):
 
     def face_limits(self, namespace: str, face: str) -> FaceLimits:
         """Bounds of a file of a tenant, by the face (`openai` or `paths`) that it comes by."""
-        general: FaceLimits = getattr(self.limits, face)
-        own = self._own_limits(namespace)
-        return _merged(general, getattr(own, face)) if own and face in own.model_fields_set else general
+        return self._limits_of(namespace, face, {"openai": OPENAI_LIMITS, "paths": PATH_LIMITS}[face])
 
     def tenant_limits(self, namespace: str) -> TenantLimits:
         """What a tenant may do."""
-        own = self._own_limits(namespace)
-        return (
-            _merged(self.limits.tenant, own.tenant)
-            if own and "tenant" in own.model_fields_set
-            else (self.limits.tenant)
-        )
+        return self._limits_of(namespace, "tenant", TENANT_LIMITS)
 
     def worker_storage(self, namespace: str) -> Storage:
         """`spec.storage` of a tenant's BatchJobs."""
         tenant = self.tenants.get(namespace)
         return (tenant and tenant.storage) or self.storage
 
-    def _own_limits(self, namespace: str) -> Limits | None:
+    def _limits_of(self, namespace: str, name: str, found: M) -> M:
+        """The built-in bounds, over them those of all tenants, over them the tenant's: a bound that is not named stays,
+        since nobody lifts one by setting another.
+        """
         tenant = self.tenants.get(namespace)
-        return tenant.limits if tenant else None
+        for limits in (self.limits, tenant.limits if tenant else None):
+            if limits is not None and name in limits.model_fields_set:
+                found = _merged(found, getattr(limits, name))
+        return found
 
 
 def _merged(general: M, own: M) -> M:
