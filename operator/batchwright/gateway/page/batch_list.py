@@ -1,0 +1,76 @@
+"""The batches of a page of the list, and the names that their inputs have. Methods block."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from threading import Lock
+from typing import Final
+
+from batchwright.gateway.batches.current import current_of_many
+from batchwright.gateway.context import Gateway
+from batchwright.gateway.ids import is_file_id
+from batchwright.gateway.page.batch_view import BatchView
+from batchwright.gateway.principal import Principal
+from batchwright.gateway.records.batch_record import BatchRecord, BatchState
+from batchwright.gateway.records.record_store import Stored
+
+PAGE: Final = 20
+_KEPT_NAMES: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ListedBatches:
+    """One page."""
+
+    views: Sequence[BatchView]
+    next_after: str | None
+    """Id after which the next page begins; None on the last one."""
+
+
+class Views:
+    """Makes views of records."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._names: OrderedDict[tuple[str, str], str | None] = OrderedDict()
+        self._lock = Lock()
+
+    def listed(self, principal: Principal, after: str | None) -> ListedBatches:
+        """A page of the batches that somebody may see, of both faces, the newest first."""
+        batches = self._gateway.batches
+        found = (
+            batches.list_all(after=after)
+            if principal.namespace is None
+            else batches.list(principal.namespace, after=after)
+        )
+        some = list(islice(found, PAGE + 1))
+        shown = current_of_many(self._gateway, some[:PAGE])
+        views = [self.view(stored, state) for stored, state in shown]
+        return ListedBatches(views, views[-1].id if len(some) > PAGE else None)
+
+    def view(self, stored: Stored[BatchRecord], state: BatchState) -> BatchView:
+        """One batch."""
+        return BatchView(stored.record, state, self._title(stored.record), self._gateway.clock())
+
+    def input_name(self, record: BatchRecord) -> str | None:
+        """Name of a batch's input file; None where there is none any more. Kept, since a file keeps its name."""
+        if record.input_file_id is None or not is_file_id(record.input_file_id):
+            return None
+        place = (record.namespace, record.input_file_id)
+        with self._lock:
+            if place in self._names:
+                self._names.move_to_end(place)
+                return self._names[place]
+        stored = self._gateway.files.get(*place)
+        name = stored.record.filename if stored else None
+        with self._lock:
+            self._names[place] = name
+            while len(self._names) > _KEPT_NAMES:
+                self._names.popitem(last=False)
+        return name
+
+    def _title(self, record: BatchRecord) -> str:
+        if record.path_request is not None:
+            return record.path_request.input_file.rstrip("/").rpartition("/")[2] or record.id
+        return self.input_name(record) or record.id
