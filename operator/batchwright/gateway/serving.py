@@ -17,6 +17,7 @@ from fastapi import FastAPI
 
 from batchwright.gateway.connecting import check_storage, connected, gateway_namespace
 from batchwright.gateway.context import Gateway
+from batchwright.gateway.files.upload import STOP_SECONDS
 from batchwright.gateway.http.app import create_app
 from batchwright.gateway.http.protocol import BoundedHttp
 from batchwright.gateway.identity import audit
@@ -38,9 +39,9 @@ Were it shorter, one of them might send a request on a connection that is just b
 CONNECTIONS: Final = 2000
 """At once; more are answered 503. An idle one takes some 15 KB."""
 SHUTDOWN_SECONDS: Final = 25
-"""For requests that are under way; then they are cancelled, and uploads among them aborted."""
-ABORT_SECONDS: Final = 10
-"""For what cancelled requests still clean up. All three are less than the pod's grace period."""
+"""For requests that are under way; then they are cancelled."""
+ABORT_SECONDS: Final = STOP_SECONDS
+"""For uploads among them to be aborted. All that the end takes is less than the pod's grace period."""
 KEEPER_SECONDS: Final = 5
 """For the keeper to finish a step and give its Lease back."""
 _BAD_SETTINGS: Final = 2
@@ -99,9 +100,6 @@ def lifespan(gateway: Gateway, keeper: KeeperLoop) -> Lifespan:
         keeper.start()
         yield
         await asyncio.to_thread(keeper.stop, KEEPER_SECONDS)
-        cancelled = {task for task in asyncio.all_tasks() if task.cancelling()}
-        if cancelled:
-            await asyncio.wait(cancelled, timeout=ABORT_SECONDS)
 
     return running
 

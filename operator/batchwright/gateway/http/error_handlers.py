@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from batchwright.gateway import errors
 from batchwright.gateway.errors import ApiError
+from batchwright.gateway.http.middleware import REQUEST_ID
 from batchwright.kube.errors import KubernetesError, Refused
 from batchwright.storage.errors import StorageError
 
@@ -77,7 +78,10 @@ def as_api_error(request: Request, error: Exception) -> ApiError:
 
 
 def _handle(request: Request, error: Exception) -> JSONResponse:
-    return answer(as_api_error(request, error))
+    response = answer(as_api_error(request, error))
+    # What nobody foresaw is answered outside of the middleware that gives the id to all others.
+    response.headers[REQUEST_ID] = request_id(request)
+    return response
 
 
 def _from_http(request: Request, error: HTTPException) -> ApiError:
