@@ -50,7 +50,7 @@ def router(gateway: Gateway) -> APIRouter:
         batch_id: str,
         request: Request,
         principal: Annotated[Principal, Depends(authenticated(gateway, "get"))],
-        after: Annotated[str | None, Query(max_length=200_000, description="`last_id` of the page before.")] = None,
+        after: Annotated[str | None, Query(max_length=16_000, description="`last_id` of the page before.")] = None,
         limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Lines at most.")] = DEFAULT_LIMIT,
     ) -> Response:
         request.state.object_id = batch_id
