@@ -29,7 +29,7 @@ from batchwright.gateway.records.batch_record import (
 from batchwright.gateway.records.file_record import BATCH_OUTPUT, FileRecord
 from batchwright.gateway.records.record_store import Changed, Exists, Stored
 from batchwright.kube.connection import RawObject
-from batchwright.storage.errors import NotFound
+from batchwright.storage.errors import BucketMissing, NotFound
 from batchwright.storage.protocol import ObjectInfo
 
 logger = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ def _head(gateway: Gateway, record: BatchRecord, name: str) -> ObjectInfo | None
     folder = gateway.tenant(record.namespace)
     try:
         return folder.store.head(folder.key(f"{ids.batchjob_name(record.id)}/{name}"))
-    except NotFound:
+    except (NotFound, BucketMissing):  # of a tenant who has no folder yet, nothing was published
         return None
 
 
@@ -144,7 +144,7 @@ def _validation_errors(gateway: Gateway, record: BatchRecord, state: BatchState,
         return state.errors
     try:
         written = list(_written_errors(gateway, record))
-    except NotFound:
+    except (NotFound, BucketMissing):
         written = []
     return listed_errors(written, count) if len(written) > in_status else state.errors
 
