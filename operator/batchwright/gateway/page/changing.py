@@ -49,7 +49,7 @@ def add_routes(page: Page, routes: APIRouter) -> None:
                 principal,
                 file,
                 endpoint=endpoint,
-                window=fields.get("completion_window") or gateway.settings.completion_windows[0],
+                window=fields.get("completion_window"),
             )
         except Exception as error:
             return await _refused(page, request, principal, fields, error)

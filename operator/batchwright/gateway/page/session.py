@@ -97,7 +97,7 @@ def _set(request: Request, response: Response, settings: Settings, name: str, va
 def scheme_of(request: Request) -> str:
     """http or https, as the browser sees it: an ingress that ends TLS says so."""
     forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
-    return forwarded if forwarded in ("http", "https") else request.url.scheme
+    return forwarded if forwarded in ("http", "https") else str(request.scope["scheme"])
 
 
 def host_of(request: Request) -> str:
