@@ -1,9 +1,13 @@
 """Permissions and credentials of the S3 store, on a real server with accounts and policies."""
 
+import json
+import logging
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,10 +21,11 @@ from batchwright.storage.errors import (
     NotFound,
 )
 from batchwright.storage.join_plan import MIB
-from batchwright.storage.probe import probe_conditional_put, probe_writable
+from batchwright.storage.probe import probe_conditional_put, probe_readable, probe_writable
 from batchwright.storage.protocol import Literal, ObjectRange
 from batchwright.storage.s3 import S3Store
 from batchwright.storage.s3_client import S3Clients
+from fixtures.cluster import ROOT
 from fixtures.s3 import Account, MountedSecret, S3Bucket, S3Server
 
 MINIMAL = ("s3:GetObject", "s3:ListBucket", "s3:PutObject")
@@ -117,6 +122,90 @@ def test_a_missing_object_is_not_a_missing_bucket(s3_bucket: S3Bucket) -> None:
         s3_bucket.store().head("missing")
 
 
+class TestTenant:
+    """The policy of the installation guide for a tenant of the gateway, word for word."""
+
+    FOLDER, OTHER, GATEWAYS = "gateway/team-a", "gateway/team-b", "gateway/.gateway/files/team-a"
+
+    @pytest.fixture
+    def tenant(self, s3_bucket: S3Bucket, account: Account) -> S3Store:
+        for folder in (self.FOLDER, self.OTHER, self.GATEWAYS, f"{self.FOLDER}-2"):
+            s3_bucket.put(f"{folder}/object", b"content")
+        policy = documented_policy(s3_bucket.name, "A tenant of the gateway")
+        for statement in policy["Statement"]:
+            statement["Principal"] = {"AWS": [account.access_key]}
+        s3_bucket.client.put_bucket_policy(Bucket=s3_bucket.name, Policy=json.dumps(policy))
+        return s3_bucket.store(credentials_dir=account.credentials_dir)
+
+    def test_a_worker_can_do_all_its_work_in_the_tenants_folder(
+        self, tenant: S3Store, s3_bucket: S3Bucket, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        large = bytes(17 * MIB)
+        s3_bucket.put(f"{self.FOLDER}/large", large)
+        job = f"{self.FOLDER}/batch-1/"
+        probe_readable(tenant, f"{self.FOLDER}/object")
+        assert probe_writable(tenant, job) == ()
+        assert probe_conditional_put(tenant, job)
+        owner = tenant.write(f"{job}owner.json", b"first", if_none_match=True)
+        tenant.write(f"{job}owner.json", b"second", if_match=owner.etag)
+        (tmp_path / "segment").write_bytes(large)
+        tenant.write_file(f"{job}segment", tmp_path / "segment")
+        pieces = [ObjectRange(f"{self.FOLDER}/large", 0, len(large)), Literal(b"end")]
+        results = tenant.join(f"{job}results.jsonl", pieces)
+        assert tenant.head(results.key) == results
+        upload, given_up = (tenant.open_upload(f"{job}{name}", spool=tmp_path) for name in ("upload", "given-up"))
+        for written in (upload, given_up):
+            written.add(large)
+        upload.commit()
+        given_up.abort()
+        assert b"".join(tenant.stream(f"{job}upload", start=MIB)) == large[MIB:]
+        keys = [info.key for info in tenant.list(job)]
+        assert keys == [f"{job}{name}" for name in ("owner.json", "results.jsonl", "segment", "upload")]
+        assert tenant.delete(keys) == ()
+        assert s3_bucket.unfinished_uploads() == []
+        with caplog.at_level(logging.INFO):
+            tenant.abort_uploads(job, lambda key: True)
+        assert "s3:ListBucketMultipartUploads" in caplog.text, "what is refused is only told"
+
+    @pytest.mark.parametrize("folder", [OTHER, GATEWAYS, f"{FOLDER}-2"])
+    def test_nothing_else_can_be_read_or_changed(
+        self, tenant: S3Store, s3_bucket: S3Bucket, tmp_path: Path, folder: str
+    ) -> None:
+        key = f"{folder}/object"
+
+        def upload(size: int) -> None:
+            opened = tenant.open_upload(key, spool=tmp_path)
+            opened.add(bytes(size))
+            opened.commit()
+
+        calls: list[Callable[[], object]] = [
+            lambda: tenant.head(key),
+            lambda: tenant.read(key),
+            lambda: list(tenant.stream(key, end=1)),
+            lambda: list(tenant.list(f"{folder}/")),
+            lambda: list(tenant.list(key)),
+            lambda: tenant.write(key, b"mine"),
+            lambda: tenant.write(f"{folder}/new", b"mine", if_none_match=True),
+            lambda: tenant.join(key, [Literal(b"mine")]),
+            lambda: tenant.join(f"{self.FOLDER}/stolen", [ObjectRange(key, 0, 7)]),
+            lambda: tenant.join(f"{self.FOLDER}/stolen", [Literal(bytes(17 * MIB)), ObjectRange(key, 0, 7)]),
+            lambda: upload(1),
+            lambda: upload(9 * MIB),
+        ]
+        for call in calls:
+            with pytest.raises(AccessDenied):
+                call()
+        assert [failure.permission for failure in tenant.delete([key])] == ["s3:DeleteObject"]
+        assert s3_bucket.store().read(key) == b"content"
+        keys = [info.key for info in s3_bucket.store().list("")]
+        assert not [found for found in keys if found.endswith(("new", "stolen"))]
+
+    @pytest.mark.parametrize("prefix", ["", "gateway/", "gateway/team-", "gateway/team-a", "gateway/.gateway/"])
+    def test_nothing_above_the_folder_can_be_listed(self, tenant: S3Store, prefix: str) -> None:
+        with pytest.raises(AccessDenied):
+            list(tenant.list(prefix))
+
+
 class TestCredentials:
     @pytest.mark.parametrize("name", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
     def test_wrong_keys_are_told_apart_from_missing_permissions(
@@ -211,6 +300,14 @@ def test_an_unusable_ca_bundle_is_named_at_once(s3_bucket: S3Bucket, tmp_path: P
         bundle.write_text(text)
     with pytest.raises(Misconfigured, match=str(bundle)):
         s3_bucket.store(ca_bundle=bundle)
+
+
+def documented_policy(bucket: str, section: str) -> dict[str, Any]:
+    """The policy in a section of the installation guide, for a bucket that isn't named `batches`."""
+    text = (ROOT / "docs" / "install.md").read_text().partition(f"### {section}\n")[2]
+    (policy, *_) = re.findall(r"^```json\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    policy = policy.replace("arn:aws:s3:::batches", f"arn:aws:s3:::{bucket}")
+    return dict(json.loads(policy))
 
 
 def _without_identity(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

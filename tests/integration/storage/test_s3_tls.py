@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from batchwright.storage.errors import BucketMissing, EndpointUnreachable, Misconfigured
+from batchwright.storage.join_plan import MIB
 from batchwright.storage.s3 import S3Store
 from batchwright.storage.s3_client import S3Clients
 from batchwright.storage.settings import StorageSettings
@@ -48,6 +49,18 @@ def open_store(server: S3Server, endpoint: str, ca_bundle: Path | None) -> S3Sto
 def test_a_store_of_the_bundle_is_trusted(server: S3Server, certificates: dict[str, Path]) -> None:
     with pytest.raises(BucketMissing):
         open_store(server, server.endpoint_url, certificates["trusted"]).read("object")
+
+
+def test_uploads_go_the_same_way(server: S3Server, certificates: dict[str, Path], tmp_path: Path) -> None:
+    """One that fits a part and one that does not: their bodies are files, which are signed before they are sent."""
+    (server.folder / "buckets" / "uploads").mkdir()
+    settings = StorageSettings(endpoint_url=server.endpoint_url, addressing_style="path", max_attempts=1)
+    store = S3Store("uploads", S3Clients(settings, server.root.credentials_dir, certificates["trusted"]))
+    for size in (5, 9 * MIB):
+        upload = store.open_upload("object", spool=tmp_path)
+        upload.add(b"x" * size)
+        upload.commit()
+        assert store.read("object") == b"x" * size
 
 
 @pytest.mark.parametrize("bundle", [None, "stranger"])

@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,11 @@ from batchwright.storage.errors import (
     PreconditionFailed,
     StorageError,
     StorageUnavailable,
+    UploadMissing,
 )
 from batchwright.storage.file import FileStore
 from batchwright.storage.file_errors import translate
+from batchwright.storage.file_folders import OpenFolder
 from batchwright.storage.file_paths import TEMPORARY_PREFIX
 from batchwright.storage.protocol import Literal, ObjectRange
 
@@ -324,6 +327,57 @@ def test_what_killed_writers_left_is_removed_and_nothing_else(store: FileStore, 
     left = {name.replace(TEMPORARY_PREFIX, "") for name in names(root) if TEMPORARY_PREFIX in name}
     assert left == {"out/job/written", "out/job/work/written", "out/job-b/left", "out/job-b/written"}
     assert len(list(store.list(""))) == 3
+
+
+@pytest.mark.parametrize(("hours", "left"), [(0.5, {"new"}), (1.5, {"new", "old"}), (-1.0, {"new"})])
+def test_what_was_written_to_since_a_time_is_kept(store: FileStore, root: Path, hours: float, left: set[str]) -> None:
+    """hours: how long ago that time is, where the older file was written to an hour ago"""
+    for name, minutes in (("old", 60), ("new", 5)):
+        path = root / f"{TEMPORARY_PREFIX}{name}"
+        path.write_bytes(b"half")
+        os.utime(path, (time.time() - 60 * minutes,) * 2)
+    store.abort_uploads("", lambda key: True, begun_before=datetime.now(UTC) - timedelta(hours=hours))
+    assert {name.removeprefix(TEMPORARY_PREFIX) for name in names(root)} == left
+
+
+def test_an_upload_whose_temporary_file_was_removed_is_told(store: FileStore, root: Path) -> None:
+    upload = store.open_upload("object", spool=root)
+    upload.add(b"content")
+    (left,) = root.iterdir()
+    left.unlink()
+    with pytest.raises(UploadMissing):
+        upload.commit()
+    assert names(root) == []
+
+
+def test_an_upload_that_fails_leaves_no_rest(store: FileStore, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    upload = store.open_upload("folder/object", spool=root)
+    upload.add(b"content")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageUnavailable, match="volume is full"):
+        upload.commit()
+    assert names(root) == ["folder"]
+    with pytest.raises(ValueError, match="over"):
+        upload.commit()
+
+
+def test_what_a_listing_skips_is_not_looked_at(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("a/1", "a/2", "b/1", "b/2", "c"):
+        store.write(key, b"")
+    looked_at: list[str] = []
+    status, scan = OpenFolder.status, OpenFolder.scan
+
+    def counted_status(folder: OpenFolder, name: str) -> os.stat_result:
+        looked_at.append(name)
+        return status(folder, name)
+
+    monkeypatch.setattr(OpenFolder, "status", counted_status)
+    monkeypatch.setattr(OpenFolder, "scan", lambda folder: looked_at.append("a folder") or scan(folder))
+    assert [info.key for info in store.list("", start_after="b/1")] == ["b/2", "c"]
+    assert looked_at == ["a folder", "a folder", "2", "c"]
 
 
 def test_removing_what_killed_writers_left_never_fails(root: Path) -> None:
