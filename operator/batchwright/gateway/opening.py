@@ -16,7 +16,7 @@ from batchwright.gateway.records.record_store import RecordStore
 from batchwright.gateway.settings import Settings
 from batchwright.gateway.tenant_folder import TenantFolder
 from batchwright.storage.factory import open_store
-from batchwright.storage.location import parse_location
+from batchwright.storage.location import FILE, parse_location
 from batchwright.storage.settings import StorageSettings
 
 THREADS: Final = 100
@@ -46,9 +46,12 @@ def open_gateway(
 
     Raises:
         StorageError: settings or credentials that can't be used.
+        OSError: the folder of batchPath can't be made.
     """
     storage = dataclasses.replace(StorageSettings.from_spec(settings.storage), max_connections=THREADS)
     root = parse_location(f"{settings.batch_path}{GATEWAY_FOLDER}/")
+    if root.scheme == FILE:  # a listing of a folder that isn't there is an error, and this one is empty at first
+        Path(root.bucket).mkdir(parents=True, exist_ok=True)
     store = open_store(root, storage, credentials_dir=credentials, ca_bundle=ca_bundle)
 
     @functools.lru_cache(maxsize=1024)

@@ -8,6 +8,7 @@ from batchwright.api.model import Model
 from batchwright.gateway import ids
 from batchwright.gateway.records.batch_record import BatchRecord, Face
 from batchwright.gateway.settings import Settings
+from batchwright.gateway.volumes import worker_volumes
 from batchwright.kube.connection import RawObject
 
 _TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
@@ -48,7 +49,11 @@ def spec_of(
         "requests": _plain(defaults.requests),
         "ttlSecondsAfterFinished": int(defaults.ttl_after_finished.total_seconds()),
         "queueName": defaults.queue_name,
-        "worker": {**(_plain(defaults.worker) or {}), **changes.get("worker", {})},
+        "worker": {
+            **(_plain(defaults.worker) or {}),
+            **_volumes(settings, namespace),
+            **changes.get("worker", {}),
+        },
         "metadata": metadata,
     }
     return {name: value for name, value in _without_empty(spec).items() if value != {} or name == "metadata"}
@@ -79,6 +84,11 @@ def cancelling(record: BatchRecord) -> RawObject:
         return {}
     moment = record.cancelling_at.strftime(_TIME_FORMAT)
     return {"metadata": {"annotations": {names.ANNOTATION_CANCELLING_AT: moment}}, "spec": {"cancel": True}}
+
+
+def _volumes(settings: Settings, namespace: str) -> dict[str, Any]:
+    volumes, mounts = worker_volumes(settings, namespace)
+    return {"volumes": volumes, "volumeMounts": mounts} if volumes else {}
 
 
 def _plain(value: Model | None) -> dict[str, Any] | None:
