@@ -19,6 +19,9 @@ TEMPORARY_PREFIX = ".batchwright-tmp-"
 MAX_RACES = 50
 """How often a way is gone again that was changed meanwhile, or a folder made that was pruned."""
 
+MAX_DEPTH = 100
+"""How many names a key may have. What lies deeper is no object: a folder is held open for each name on the way."""
+
 _CHANGED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 """What may come of a name on the way that is no longer what it was when the way was found."""
 
@@ -133,7 +136,7 @@ class RootFolder:
                 status = self._listed(folder, name, base + name)
                 if status is not None:
                     yield base + name, status
-            elif (inner := _inner(folder, name.rstrip("/"))) is not None:
+            elif key.count(b"/") < MAX_DEPTH and (inner := _inner(folder, name.rstrip("/"))) is not None:
                 with closing(inner):
                     yield from self._walk(inner, base + name, "", after)
 
@@ -207,6 +210,9 @@ class RootFolder:
         if "\0" in key or segments[-1].startswith(TEMPORARY_PREFIX):
             detail = f"a key has no NUL, and its name does not start with {TEMPORARY_PREFIX}"
             raise InvalidLocation(operation, self.uri(key), detail)
+        if len(segments) > MAX_DEPTH:
+            detail = f"a key on a volume has at most {MAX_DEPTH} names between its slashes"
+            raise InvalidLocation(operation, self.uri(key), detail)
         return self._real.joinpath(*segments)
 
     def _regular(self, status: os.stat_result, key: str, operation: str) -> os.stat_result:
@@ -234,11 +240,13 @@ def _inner(folder: OpenFolder, name: str) -> OpenFolder | None:
         return None
 
 
-def _remove_temporaries(folder: OpenFolder, unchanged_since: float) -> Iterator[str]:
-    for name, is_folder in folder.scan():
-        if is_folder and (inner := _inner(folder, name)) is not None:
-            with closing(inner):
-                yield from _remove_temporaries(inner, unchanged_since)
+def _remove_temporaries(folder: OpenFolder, unchanged_since: float, depth: int = 1) -> Iterator[str]:
+    for name, is_folder in _names_in(folder):
+        if is_folder:
+            inner = _inner(folder, name) if depth < MAX_DEPTH else None
+            if inner is not None:
+                with closing(inner):
+                    yield from _remove_temporaries(inner, unchanged_since, depth + 1)
         elif name.startswith(TEMPORARY_PREFIX) and _is_unfinished(folder, name, unchanged_since):
             with suppress(FileNotFoundError):  # another one was quicker, or its writer has finished
                 folder.unlink(name)
@@ -257,16 +265,19 @@ def _sorted_names(folder: OpenFolder, start: str) -> list[str]:
     """The names in a folder that begin with `start`; those of folders get a slash, which also sorts them
     right.
     """
-    try:
-        found = folder.scan()
-    except FileNotFoundError:  # it was pruned meanwhile
-        return []
     names = [
         f"{name}/" if is_folder else name
-        for name, is_folder in found
+        for name, is_folder in _names_in(folder)
         if name.startswith(start) and not name.startswith(TEMPORARY_PREFIX) and _is_unicode(name)
     ]
     return sorted(names, key=str.encode)
+
+
+def _names_in(folder: OpenFolder) -> list[tuple[str, bool]]:
+    try:
+        return folder.scan()
+    except FileNotFoundError:  # it was pruned meanwhile
+        return []
 
 
 def _is_unicode(name: str) -> bool:

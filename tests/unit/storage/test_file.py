@@ -2,8 +2,10 @@
 
 import errno
 import os
+import subprocess
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from batchwright.storage.errors import (
 from batchwright.storage.file import FileStore
 from batchwright.storage.file_errors import translate
 from batchwright.storage.file_folders import OpenFolder
-from batchwright.storage.file_paths import TEMPORARY_PREFIX
+from batchwright.storage.file_paths import MAX_DEPTH, TEMPORARY_PREFIX
 from batchwright.storage.protocol import Literal, ObjectRange
 
 
@@ -274,6 +276,24 @@ class TestFolders:
         store.write("folder/object", b"")
         (root / "folder" / "cycle").symlink_to(root)
         assert [info.key for info in store.list("")] == ["folder/object"]
+
+
+def test_folders_without_end_hold_nobody_up(store: FileStore, root: Path) -> None:
+    """More than a process may open, and more than a path may be long; made by somebody who can write to the volume."""
+    store.write("/".join(["d"] * (MAX_DEPTH - 1) + ["last"]), b"")
+    with pytest.raises(InvalidLocation, match="at most 100 names"):
+        store.write("/".join(["d"] * MAX_DEPTH + ["too deep"]), b"")
+    folder = os.open(root, os.O_RDONLY)
+    for _ in range(3000):
+        with suppress(FileExistsError):
+            os.mkdir("d", dir_fd=folder)
+        below = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = below
+    os.close(folder)
+    assert [info.key[-4:] for info in store.list("")] == ["last"]
+    store.abort_uploads("", lambda key: True)
+    subprocess.run(["rm", "-rf", root], check=True, timeout=60)  # it's too deep for what removes temporary folders
 
 
 @pytest.mark.parametrize(
