@@ -14,6 +14,7 @@ from batchwright.gateway.files import routes as files
 from batchwright.gateway.http import error_handlers, health
 from batchwright.gateway.http.body_limit import BodyLimit
 from batchwright.gateway.http.middleware import Audit, RequestMiddleware
+from batchwright.gateway.http.root_path import RootPath
 from batchwright.gateway.models import routes as models
 from batchwright.gateway.page import routes as page
 from batchwright.gateway.partial_results import routes as partial_results
@@ -92,7 +93,6 @@ def create_app(
         title="Batchwright gateway",
         version=version("batchwright"),
         description=DESCRIPTION,
-        root_path=gateway.settings.root_path,
         redirect_slashes=False,
         lifespan=lifespan,
         responses=ERRORS,
@@ -100,6 +100,7 @@ def create_app(
     error_handlers.install(app)
     for part in PARTS:
         app.include_router(part(gateway))
+    app.add_middleware(RootPath, root_path=gateway.settings.root_path)
     app.add_middleware(BodyLimit)
     # The outermost: what the others refuse is counted and logged too.
     app.add_middleware(RequestMiddleware, audit=audit)
