@@ -89,6 +89,7 @@ class PathRequest(Struct, frozen=True):
     input_file: str
     output_folder_path: str
     results_file: str
+    errors_file: str
     progress_file: str
 
 

@@ -1,0 +1,100 @@
+"""Making a path-based batch: from what the client asked for to a record, from which its BatchJob is made."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from batchwright.api.duration import parse_duration
+from batchwright.gateway import ids
+from batchwright.gateway.batches.batchjob import spec_of
+from batchwright.gateway.batches.creation import DEFAULT_WINDOW
+from batchwright.gateway.batches.making import make_batch
+from batchwright.gateway.context import Gateway
+from batchwright.gateway.http.dependencies import namespace_of
+from batchwright.gateway.models.choosing import Choice, choose
+from batchwright.gateway.principal import Principal
+from batchwright.gateway.records.batch_record import PATHS, BatchRecord, PathRequest
+from batchwright.gateway.resource_server.locations import LONGEST_URI, Place, input_place, output_place
+from batchwright.gateway.resource_server.naming import OutputNames, output_names
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_URI)]
+
+
+class CreateBatch(BaseModel):
+    """What a client asks for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: Annotated[str, StringConstraints(min_length=1, max_length=512)] = Field(
+        description="Model that every line names."
+    )
+    input_file: Text = Field(description="Path of a JSONL file on the shared volume, or s3://bucket/key.")
+    output_folder_path: Text | None = Field(
+        None, description="Folder for results. Default: `batch-results` in your part of the shared volume."
+    )
+
+
+def create_batch(
+    gateway: Gateway, principal: Principal, asked: CreateBatch, *, cluster: str, framework: str
+) -> BatchRecord:
+    """Make a batch.
+
+    Raises:
+        ApiError: 400 for a place that can't be used, an unknown cluster or framework, a model without batches; 404 for
+            an unknown model; 429 for one batch too many.
+    """
+    namespace = namespace_of(principal)
+    choice = choose(gateway, model=asked.model, endpoint=None, cluster=cluster, framework=framework)
+    source = input_place(gateway.settings, namespace, asked.input_file)
+    folder = output_place(gateway.settings, namespace, asked.output_folder_path)
+    record = _record(
+        gateway, namespace, user=principal.user, model=asked.model, choice=choice, source=source, folder=folder
+    )
+    return make_batch(gateway, record)
+
+
+def _record(
+    gateway: Gateway, namespace: str, *, user: str, model: str, choice: Choice, source: Place, folder: Place
+) -> BatchRecord:
+    now, windows = gateway.clock(), gateway.settings.completion_windows
+    window = DEFAULT_WINDOW if DEFAULT_WINDOW in windows else windows[0]
+    batch_id = ids.new_batch_id(now)
+    names = output_names(source.shown, model, batch_id, now)
+    # What its lines say, but for a server that takes one endpoint alone.
+    endpoint = choice.endpoints[0].value if len(choice.endpoints) == 1 else None
+    return BatchRecord(
+        id=batch_id,
+        namespace=namespace,
+        user=user,
+        face=PATHS,
+        created_at=now,
+        expires_at=now + parse_duration(window),
+        completion_window=window,
+        endpoint=endpoint,
+        spec=spec_of(
+            gateway.settings,
+            namespace,
+            face=PATHS,
+            endpoint=endpoint,
+            input_uri=source.uri,
+            output_uri=folder.uri,
+            server=choice.server,
+            completion_window=window,
+            model=model,
+            output=names.spec(),
+        ),
+        path_request=_path_request(choice, source, folder, names),
+    )
+
+
+def _path_request(choice: Choice, source: Place, folder: Place, names: OutputNames) -> PathRequest:
+    inside = f"{folder.shown}/{names.folder}"
+    return PathRequest(
+        cluster=choice.cluster,
+        framework=choice.framework,
+        input_file=source.shown,
+        output_folder_path=folder.shown,
+        results_file=f"{inside}/{names.results}",
+        errors_file=f"{inside}/{names.errors}",
+        progress_file=f"{inside}/{names.progress}",
+    )

@@ -1,0 +1,90 @@
+"""`/resource_server/…`: path-based batches, and a cancel, which the services that began this form lack."""
+
+from http import HTTPStatus
+from itertools import islice
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Query, Request
+
+from batchwright.gateway.batches.cancelling import cancel
+from batchwright.gateway.batches.current import Current, current, current_of_many
+from batchwright.gateway.batches.finding import find_batch
+from batchwright.gateway.context import Gateway
+from batchwright.gateway.errors import ApiError
+from batchwright.gateway.http.dependencies import authenticated
+from batchwright.gateway.principal import Principal
+from batchwright.gateway.records.batch_record import PATHS, BatchState
+from batchwright.gateway.resource_server import rendering
+from batchwright.gateway.resource_server.creation import CreateBatch, create_batch
+from batchwright.gateway.resource_server.rendering import BatchResult, CreatedBatch, ListedBatch, PathStatus
+
+LISTED: Final = 10_000
+"""Batches of the list, the newest: clients know no pages."""
+
+
+def router(gateway: Gateway) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(prefix="/resource_server", tags=["path-based batches"])
+    may_get, may_list, may_create, may_cancel = (
+        Depends(authenticated(gateway, verb)) for verb in ("get", "list", "create", "patch")
+    )
+
+    @routes.post("/{cluster}/{framework}/v1/batches/", include_in_schema=False)
+    @routes.post("/{cluster}/{framework}/v1/batches", summary="Create a batch from a file on the shared volume")
+    def create(
+        cluster: str,
+        framework: str,
+        asked: CreateBatch,
+        request: Request,
+        principal: Annotated[Principal, may_create],
+    ) -> CreatedBatch:
+        record = create_batch(gateway, principal, asked, cluster=cluster, framework=framework)
+        request.state.object_id = record.id
+        return rendering.created(record, BatchState("validating"))
+
+    @routes.get("/v1/batches/", include_in_schema=False)
+    @routes.get("/v1/batches", summary="List batches, the newest first")
+    def list_batches(
+        principal: Annotated[Principal, may_list],
+        status: Annotated[PathStatus | None, Query(description="Only those of this state.")] = None,
+    ) -> list[ListedBatch]:
+        batches = (rendering.listed(stored.record, state) for stored, state in _newest(gateway, principal))
+        return [batch for batch in batches if status in (None, batch.status)]
+
+    @routes.get("/v1/batches/{batch_id}/", include_in_schema=False)
+    @routes.get("/v1/batches/{batch_id}", summary="The state of a batch, as a bare JSON string")
+    def get_status(batch_id: str, principal: Annotated[Principal, may_get]) -> PathStatus:
+        _, state = current(gateway, find_batch(gateway, principal, batch_id, face=PATHS))
+        return rendering.STATUSES[state.status]
+
+    @routes.get("/v1/batches/{batch_id}/result/", include_in_schema=False)
+    @routes.get(
+        "/v1/batches/{batch_id}/result",
+        summary="Files and metrics of a completed batch; of a failed one its error message, as a bare JSON string",
+    )
+    def get_result(batch_id: str, principal: Annotated[Principal, may_get]) -> BatchResult | str:
+        stored, state = current(gateway, find_batch(gateway, principal, batch_id, face=PATHS))
+        found = rendering.result(stored.record, state)
+        if found is None:
+            raise ApiError(
+                HTTPStatus.BAD_REQUEST,
+                f"The batch is not completed yet, it is {rendering.STATUSES[state.status]}: its result is not ready.",
+                code="batch_not_completed",
+            )
+        return found
+
+    @routes.post("/v1/batches/{batch_id}/cancel/", include_in_schema=False)
+    @routes.post("/v1/batches/{batch_id}/cancel", summary="Cancel a batch; what is finished stays")
+    def cancel_batch(batch_id: str, request: Request, principal: Annotated[Principal, may_cancel]) -> CreatedBatch:
+        request.state.object_id = batch_id
+        stored, state = cancel(gateway, find_batch(gateway, principal, batch_id, face=PATHS))
+        return rendering.created(stored.record, state)
+
+    return routes
+
+
+def _newest(gateway: Gateway, principal: Principal) -> list[Current]:
+    namespace = principal.namespace
+    found = gateway.batches.list_all() if namespace is None else gateway.batches.list(namespace)
+    of_this_face = (stored for stored in found if stored.record.face == PATHS)
+    return current_of_many(gateway, list(islice(of_this_face, LISTED)))
