@@ -12,6 +12,7 @@ from batchwright.gateway.batches.finding import find_batch
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
 from batchwright.gateway.http.dependencies import authenticated
+from batchwright.gateway.http.json_body import documented, json_body
 from batchwright.gateway.principal import Principal
 from batchwright.gateway.records.batch_record import PATHS, BatchState
 from batchwright.gateway.resource_server import rendering
@@ -30,13 +31,17 @@ def router(gateway: Gateway) -> APIRouter:
     )
 
     @routes.post("/{cluster}/{framework}/v1/batches/", include_in_schema=False)
-    @routes.post("/{cluster}/{framework}/v1/batches", summary="Create a batch from a file on the shared volume")
+    @routes.post(
+        "/{cluster}/{framework}/v1/batches",
+        summary="Create a batch from a file on the shared volume, or an object",
+        openapi_extra=documented(CreateBatch),
+    )
     def create(
         cluster: str,
         framework: str,
-        asked: CreateBatch,
         request: Request,
         principal: Annotated[Principal, may_create],
+        asked: Annotated[CreateBatch, Depends(json_body(CreateBatch))],
     ) -> CreatedBatch:
         record = create_batch(gateway, principal, asked, cluster=cluster, framework=framework)
         request.state.object_id = record.id

@@ -207,6 +207,11 @@ def test_what_is_missing_is_named(busy_world: World, field: str) -> None:
     assert error_of(answer)[:3] == (400, "missing_required_parameter", field)
 
 
+def test_a_body_without_a_content_type_is_taken_as_json(busy_world: World) -> None:
+    answer = busy_world.send("POST", CREATE, content=json.dumps(ASKED).encode())
+    assert answer.json()["status"] == "pending"
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b'"x"', b'{"model":"\\ud83d","input_file":"/data/tenants/team-a/in"}']
 )
