@@ -52,7 +52,7 @@ class EarlyError(JSONResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
-        if not _more_is_coming(scope):
+        if scope["state"].get(_ENDED):
             await super().__call__(scope, receive, send)
             return
 
@@ -61,16 +61,18 @@ class EarlyError(JSONResponse):
 
         self.headers["connection"] = "close"
         await super().__call__(scope, receive, send_all_but_the_end)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LINGER_SECONDS):
-                while (await receive()).get("more_body", False):
-                    pass
+        if not _waits_for_leave(scope):
+            await _linger(receive)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _more_is_coming(scope: Scope) -> bool:
-    state = scope["state"]
-    if state.get(_ENDED):
-        return False
-    # Whoever asked whether to send (RFC 9110 §10.1.1) and gets an error instead sends nothing.
-    return bool(state.get(_BEGUN)) or Headers(scope=scope).get("expect", "").lower() != "100-continue"
+def _waits_for_leave(scope: Scope) -> bool:
+    """Whoever asked whether to send (RFC 9110 §10.1.1) and gets an error instead sends nothing."""
+    return Headers(scope=scope).get("expect", "").lower() == "100-continue" and not scope["state"].get(_BEGUN)
+
+
+async def _linger(receive: Receive) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_SECONDS):
+            while (await receive()).get("more_body", False):
+                pass

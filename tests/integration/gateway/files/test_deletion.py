@@ -1,0 +1,106 @@
+"""DELETE /v1/files/{id}: the record and the bytes, never of what a live batch reads."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchwright.api import names
+from batchwright.gateway.files.deletion import delete_file
+from batchwright.gateway.ids import batchjob_name, new_batch_id, new_file_id
+from batchwright.gateway.records.file_record import FileRecord
+from batchwright.gateway.records.record_store import Stored
+from fixtures.fault_proxy import Answer, Before, FaultProxy
+from fixtures.files_service import LINE, FilesService, files_service
+from fixtures.gateway import ALICE
+from fixtures.s3 import S3Bucket
+
+NAMESPACE = str(ALICE.namespace)
+
+
+@pytest.fixture
+def file_id(service: FilesService) -> str:
+    return service.openai().files.create(file=("in.jsonl", LINE), purpose="batch").id
+
+
+def batchjob(service: FilesService, file_id: str, phase: str | None, namespace: str = NAMESPACE) -> str:
+    """A BatchJob of the gateway that reads a file; gives its batch."""
+    batch = new_batch_id(service.gateway.clock())
+    annotations = {names.ANNOTATION_BATCH_ID: batch, names.ANNOTATION_INPUT_FILE_ID: file_id}
+    metadata: dict[str, Any] = {
+        "name": batchjob_name(batch),
+        "namespace": namespace,
+        "labels": {names.LABEL_GATEWAY: "openai"},
+        "annotations": annotations,
+    }
+    path = f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}/{metadata['name']}"
+    service.api.put(path, {"metadata": metadata, **({"status": {"phase": phase}} if phase else {})})
+    return batch
+
+
+def test_a_deleted_file_is_gone_with_its_bytes(service: FilesService, file_id: str) -> None:
+    client = service.openai()
+    deleted = client.files.delete(file_id)
+    assert (deleted.id, deleted.object, deleted.deleted) == (file_id, "file", True)
+    assert service.stored() == []
+    with service.http() as http:
+        assert http.get(f"/v1/files/{file_id}").status_code == 404
+        assert http.delete(f"/v1/files/{file_id}").status_code == 404
+
+
+@pytest.mark.parametrize("phase", [None, "pending", "validating", "in_progress", "finalizing", "cancelling"])
+def test_what_a_live_batch_reads_stays_and_the_batch_is_named(
+    service: FilesService, file_id: str, phase: str | None
+) -> None:
+    batch = batchjob(service, file_id, phase)
+    with service.http() as http:
+        answer = http.delete(f"/v1/files/{file_id}")
+    assert (answer.status_code, answer.headers["x-should-retry"]) == (409, "false")
+    assert batch in answer.json()["error"]["message"]
+    assert service.openai().files.content(file_id).content == LINE
+
+
+@pytest.mark.parametrize("phase", ["completed", "failed", "cancelled", "expired"])
+def test_what_ended_batches_have_read_can_be_deleted(service: FilesService, file_id: str, phase: str) -> None:
+    batchjob(service, file_id, phase)
+    batchjob(service, new_file_id(service.gateway.clock()), "in_progress")
+    batchjob(service, file_id, "in_progress", namespace="team-b")
+    assert service.openai().files.delete(file_id).deleted
+
+
+def test_what_a_batch_published_can_be_deleted(service: FilesService) -> None:
+    now, folder = service.gateway.clock(), service.gateway.tenant(NAMESPACE)
+    output, key = new_file_id(now), f"{batchjob_name(new_batch_id(now))}/results.jsonl"
+    folder.store.write(folder.key(key), LINE)
+    record = FileRecord(output, NAMESPACE, key, len(LINE), now, "out.jsonl", "batch_output")
+    service.gateway.files.create(NAMESPACE, output, record)
+    client = service.openai()
+    assert client.files.content(output).content == LINE
+    assert client.files.delete(output).deleted
+    assert service.stored() == []
+
+
+@pytest.mark.parametrize(
+    "key", ["../team-b/x", "", "/etc/passwd", "in.jsonl", f"batch-{'0' * 32}/../x.jsonl", f"batch-{'0' * 32}/"]
+)
+def test_only_uploads_and_published_files_are_ever_deleted(volume_service: FilesService, key: str) -> None:
+    now = volume_service.gateway.clock()
+    record = FileRecord(new_file_id(now), NAMESPACE, key, 1, now, "x", "batch_output")
+    stored: Stored[FileRecord] = volume_service.gateway.files.create(NAMESPACE, record.id, record)
+    with pytest.raises(ValueError, match="no key"):
+        delete_file(volume_service.gateway, stored)
+
+
+def test_bytes_that_the_storage_keeps_are_not_forgotten(
+    s3_bucket: S3Bucket, s3_proxy: FaultProxy, tmp_path: Path
+) -> None:
+    with files_service(tmp_path, s3_bucket, s3_proxy.endpoint_url) as service:
+        file_id = service.openai().files.create(file=("in.jsonl", LINE), purpose="batch").id
+        before = service.stored()
+        # The first deletion is the record's, the next ones are the bytes'.
+        refuse_the_next = partial(s3_proxy.inject, "DeleteObjects", Answer(403, "AccessDenied"))
+        s3_proxy.inject("DeleteObjects", Before(refuse_the_next), times=1)
+        with service.http() as http:
+            assert http.delete(f"/v1/files/{file_id}").status_code == 500
+        assert service.stored() == before
