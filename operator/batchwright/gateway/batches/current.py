@@ -86,8 +86,8 @@ def tell_of_cancel(gateway: Gateway, stored: Stored[BatchRecord]) -> Current:
     record = stored.record
     try:
         batchjob = gateway.batchjobs.patch(record.namespace, ids.batchjob_name(record.id), cancelling(record))
-    except NotFound:
-        return _ended(gateway, stored, deleted_state(record, gateway.clock()), None)
+    except NotFound:  # deleted, or not made yet
+        return settle(gateway, stored, read_batchjob(gateway, record))
     state = state_of(record, batchjob)
     return _ended(gateway, stored, state, batchjob) if state.ended else (stored, state)
 

@@ -4,7 +4,7 @@ from typing import Annotated, Final, get_args
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 
-from batchwright.gateway import errors
+from batchwright.gateway import errors, ids
 from batchwright.gateway.batches import schema
 from batchwright.gateway.batches.cancelling import cancel
 from batchwright.gateway.batches.creation import create_batch
@@ -18,7 +18,7 @@ from batchwright.gateway.http.dependencies import authenticated
 from batchwright.gateway.http.json_body import documented, json_body
 from batchwright.gateway.http.pretty import PrettyJSON
 from batchwright.gateway.principal import Principal
-from batchwright.gateway.records.batch_record import OPENAI, BatchRecord, BatchState, Status
+from batchwright.gateway.records.batch_record import OPENAI, Status
 
 DEFAULT_LIMIT: Final = 20
 MOST: Final = 100
@@ -45,7 +45,8 @@ def router(gateway: Gateway) -> APIRouter:
         ] = None,
     ) -> PrettyJSON:
         record, state = create_batch(gateway, principal, asked, key)
-        return _answer(request, record, state)
+        _note(request, record.id)
+        return PrettyJSON(batch_of(record, state))
 
     @routes.get("/v1/batches", response_model=schema.BatchList, summary="List batches, the newest first")
     @routes.get("/v1/batches/", include_in_schema=False, response_model=None)
@@ -72,23 +73,25 @@ def router(gateway: Gateway) -> APIRouter:
     def retrieve(
         request: Request, batch_id: str, principal: Annotated[Principal, Depends(authenticated(gateway, "get"))]
     ) -> PrettyJSON:
+        _note(request, batch_id)
         stored, state = current(gateway, find_batch(gateway, principal, batch_id, face=OPENAI))
-        return _answer(request, stored.record, state)
+        return PrettyJSON(batch_of(stored.record, state))
 
     @routes.post("/v1/batches/{batch_id}/cancel", response_model=schema.Batch, summary="Cancel a batch")
     @routes.post("/v1/batches/{batch_id}/cancel/", include_in_schema=False, response_model=None)
     def cancel_(
         request: Request, batch_id: str, principal: Annotated[Principal, Depends(authenticated(gateway, "patch"))]
     ) -> PrettyJSON:
+        _note(request, batch_id)
         stored, state = cancel(gateway, find_batch(gateway, principal, batch_id, face=OPENAI))
-        return _answer(request, stored.record, state)
+        return PrettyJSON(batch_of(stored.record, state))
 
     return routes
 
 
-def _answer(request: Request, record: BatchRecord, state: BatchState) -> PrettyJSON:
-    request.state.object_id = record.id
-    return PrettyJSON(batch_of(record, state))
+def _note(request: Request, batch_id: str) -> None:
+    """Tell the audit log which batch it is about; nothing that only claims to be an id."""
+    request.state.object_id = batch_id if ids.is_batch_id(batch_id) else None
 
 
 def _status(text: str | None) -> Status | None:
