@@ -131,9 +131,9 @@ class FileStore:
 
         with in_our_terms():
             file = UnfinishedFile(self._folder, key)
-        return FileUpload(self.uri(key), file, lambda file: self._publish(key, file), in_our_terms)
+        return FileUpload(self.uri(key), file, lambda file: self._make(key, file), in_our_terms)
 
-    def _publish(self, key: str, file: UnfinishedFile) -> ObjectInfo:
+    def _make(self, key: str, file: UnfinishedFile) -> ObjectInfo:
         """Make the object of what was written."""
         status = file.finish()
         if status.st_size != file.size:
@@ -194,7 +194,7 @@ class FileStore:
                 file.write(chunk)
                 if progress:
                     progress(len(chunk))
-            return self._publish(key, file)
+            return self._make(key, file)
 
     @contextmanager
     def _translated(self, operation: str, key: str) -> Iterator[None]:
