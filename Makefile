@@ -131,7 +131,7 @@ test-unit: env ## Unit and property tests; ARGS="-k name" goes to pytest
 
 .PHONY: test-integration
 test-integration: INTEGRATION = tests/integration
-test-integration: env cluster-ready ## Tests of parts against real servers: Kubernetes, S3, HTTP
+test-integration: env cluster-ready browser ## Tests of parts against real servers and a real browser: Kubernetes, S3, HTTP
 	@$(ON_TEST_CLUSTER) $(BIN)/pytest $(INTEGRATION) $(ARGS)
 
 .PHONY: test-e2e
@@ -167,6 +167,14 @@ chaos: env ## Random kills of everything under 20 BatchJobs, on a cluster of two
 .PHONY: chaos-histories
 chaos-histories: env ## The property test's random histories, twenty times as many: no cluster, some minutes
 	@BATCHWRIGHT_HISTORIES=20 $(BIN)/pytest tests/property/test_reconcile.py $(ARGS)
+
+.PHONY: browser
+browser: ## Install Debian's Chromium, for the tests of the gateway's page, where it is missing
+	@command -v chromium >/dev/null || $(PYTHON) -m hack.cluster browser
+
+.PHONY: pictures
+pictures: env browser ## Make the README's pictures of the gateway's page anew; with the font Inter they look as they should
+	@PYTHONPATH=tests $(BIN)/python -m pictures
 
 .PHONY: cluster-ready
 cluster-ready: KUBECONFIG := $(TEST_KUBECONFIG)

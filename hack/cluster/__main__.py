@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 
-from . import image_builder, kind, machine_cluster, programs
+from . import host, image_builder, kind, machine_cluster, programs
 from .console import ClusterError, say
 from .images import PROJECT_IMAGES
 from .layout import NODES, Layout, Node
@@ -43,6 +43,8 @@ def _run(options: argparse.Namespace) -> None:
             kind.up(REPOSITORY / "kind-config.yaml", checkout)
         case "images":
             _images(layout)
+        case "browser":
+            host.install_browser_packages()
         case "build":
             programs.build(programs.ALL)
         case "kill-node":
@@ -92,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("down", help="stop the cluster and remove every trace of it")
     commands.add_parser("kind-up", help="bring a cluster up with Docker and kind")
     commands.add_parser("images", help="build the project's images and bring them into the cluster")
+    commands.add_parser("browser", help="install the browser that tests of the gateway's page look at it with")
     commands.add_parser("build", help="compile all programs into the cache")
     for name, text in (("kill-node", "kill a node as a power cut would"), ("revive-node", "start it again")):
         commands.add_parser(name, help=text).add_argument("node", type=_node)

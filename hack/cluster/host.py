@@ -29,6 +29,7 @@ NODE_COMMANDS = {
     "openssl": "openssl",
 }
 IMAGE_COMMANDS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap"}
+BROWSER_COMMANDS = {"chromium": "chromium"}
 
 
 def require_root() -> None:
@@ -64,6 +65,18 @@ def install_node_packages() -> None:
 def install_image_packages() -> None:
     """Install what builds images. Raises as `install_node_packages` does."""
     _install(missing_packages(IMAGE_COMMANDS))
+
+
+def install_browser_packages() -> None:
+    """Install what tests of the gateway's page look at it with.
+
+    Raises:
+        ClusterError: it is missing, and this is not root or has no apt-get.
+    """
+    packages = missing_packages(BROWSER_COMMANDS)
+    if packages and os.geteuid() != 0:
+        raise ClusterError(f"{' '.join(packages)} is missing, for the tests of the gateway's page: install it as root")
+    _install(packages)
 
 
 def missing_packages(commands: dict[str, str], path: str = "") -> list[str]:
