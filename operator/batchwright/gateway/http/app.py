@@ -61,6 +61,7 @@ ERRORS: Final[dict[int | str, dict[str, Any]]] = {
         403: "The key or token may not do this.",
         404: "There is no such thing, or it is not yours.",
         409: "Not in its state.",
+        408: "The body did not come in whole in time.",
         413: "Too large; the message names the limit.",
         429: "Too many requests, or too many active batches; see Retry-After.",
         431: "The request's headers are too large.",
