@@ -86,6 +86,7 @@ merge = st.builds(
     output=published,
     errors=published,
     retry=published,
+    response_time_seconds=st.none() | st.floats(0, 1e12),
     warnings=st.lists(any_text | text(1024), max_size=20).map(tuple),
 )
 shards_missing = st.builds(

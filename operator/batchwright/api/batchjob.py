@@ -155,8 +155,8 @@ class OutputNames(Model):
     )
     progress: FileName | None = Field(
         None,
-        description="Name of a progress object kept current during the run. Not supported yet: such a BatchJob fails."
-        " Default: none is written.",
+        description="Name of a JSON object that is kept current during the run (lines_processed, total_tokens_so_far,"
+        " num_responses_so_far) and has metrics of the run at its end. Default: none is written.",
     )
 
     @model_validator(mode="after")

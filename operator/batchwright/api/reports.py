@@ -107,6 +107,8 @@ class MergeReport(TolerantModel):
     output: status.PublishedObject | None = None
     errors: status.PublishedObject | None = None
     retry: status.PublishedObject | None = None
+    response_time_seconds: Annotated[float, Field(ge=0)] | None = None
+    """How long the run was, as the progress object says; None where none is wanted."""
     warnings: tuple[Sentence, ...] = ()
 
 

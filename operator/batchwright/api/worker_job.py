@@ -36,13 +36,13 @@ class WorkerJob(Model):
     def max_lines(self) -> int | None:
         """Requests that the input may have: the smaller of what the settings and the spec allow. None: no bound."""
         own = self.batchjob.spec.input.limits
-        return _smaller(self.limits.max_lines, own and own.lines)
+        return _smaller(self.limits.max_lines, own.lines if own is not None else None)
 
     @property
     def max_file_bytes(self) -> int | None:
         """Bytes that the input may have: the smaller of what the settings and the spec allow. None: no bound."""
         own = self.batchjob.spec.input.limits
-        return _smaller(self.limits.max_file_bytes, own and own.bytes)
+        return _smaller(self.limits.max_file_bytes, own.bytes if own is not None else None)
 
 
 def _smaller(one: int | None, other: int | None) -> int | None:

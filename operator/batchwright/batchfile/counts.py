@@ -39,6 +39,35 @@ def _add(left: UsageCount, right: UsageCount) -> UsageCount:
     return total if total < MAX_TOTAL else MAX_TOTAL  # min() takes three times as long
 
 
+class ProgressCounts(Struct, frozen=True):
+    """What a progress object counts."""
+
+    lines_processed: int = 0
+    """Requests that have ended, one way or the other."""
+    total_tokens: int = 0
+    num_responses: int = 0
+    """Requests answered with a 2xx status."""
+
+    def __add__(self, other: "ProgressCounts") -> "ProgressCounts":
+        return ProgressCounts(
+            self.lines_processed + other.lines_processed,
+            min(MAX_TOTAL, self.total_tokens + other.total_tokens),
+            self.num_responses + other.num_responses,
+        )
+
+    def at_least(self, other: "ProgressCounts") -> "ProgressCounts":
+        """Of each count the greater one."""
+        return ProgressCounts(
+            max(self.lines_processed, other.lines_processed),
+            max(self.total_tokens, other.total_tokens),
+            max(self.num_responses, other.num_responses),
+        )
+
+    def at_most(self, lines: int) -> "ProgressCounts":
+        """The same, of an input of so many requests."""
+        return ProgressCounts(min(self.lines_processed, lines), self.total_tokens, min(self.num_responses, lines))
+
+
 def add_counts(*counts: Mapping[str, int]) -> dict[str, int]:
     """Sum of counts by name, the greatest first; as many names as fold_counts keeps, since servers choose them."""
     total: dict[str, int] = {}

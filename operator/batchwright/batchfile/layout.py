@@ -82,6 +82,11 @@ class WorkLayout:
         return f"{self.records}joined.json"
 
     @property
+    def progress(self) -> str:
+        """The record of who writes the progress object, and of what it has told."""
+        return f"{self.prefix}progress.json"
+
+    @property
     def segments(self) -> str:
         """Prefix of all segments."""
         return f"{self.prefix}segments/"
@@ -127,9 +132,14 @@ class WorkLayout:
         """A shard's file of a kind."""
         return f"{self.shard_files}{_shard(shard)}/{attempt}-{kind}.jsonl"
 
+    @property
+    def workers(self) -> str:
+        """Prefix of the states of all workers, of all runs."""
+        return f"{self.prefix}workers/"
+
     def worker(self, run: int, index: int) -> str:
         """The state of a worker index."""
-        return f"{self.prefix}workers/{run}/{index}.json"
+        return f"{self.workers}{run}/{index}.json"
 
     # From a listed key back to its shard. None for a key that is none of ours: the marker of a folder that a console
     # made, or whatever else somebody put there.
@@ -154,6 +164,11 @@ class WorkLayout:
         """The shard that a key is the record of an earlier BatchJob's part of."""
         return _shard_in(_EARLIER_PART, key, self.segments)
 
+    def run_and_index_of_worker(self, key: str) -> tuple[int, int] | None:
+        """The run and the index that a key is the state of."""
+        found = _WORKER.fullmatch(key, len(self.workers)) if key.startswith(self.workers) else None
+        return (int(found[1]), int(found[2])) if found else None
+
     def number_of_opening(self, key: str) -> int:
         """Which opening of its shard a key is; `shard_of_opening` has told that it is one."""
         return int(key.rpartition("/")[2].split("-")[1])
@@ -173,6 +188,7 @@ _RECORD: Final = re.compile(_NUMBER + r"\.json")
 _SEGMENT: Final = re.compile(_NUMBER + r"/[^/]+-[0-9]{6,}\.jsonl")
 _OPENING: Final = re.compile(_NUMBER + r"/opened-[0-9]{6,}-[^/]+\.json")
 _EARLIER_PART: Final = re.compile(_NUMBER + r"/earlier\.json")
+_WORKER: Final = re.compile(r"(0|[1-9][0-9]*)/(0|[1-9][0-9]*)\.json")
 _SHARD_FILE: Final = re.compile(_NUMBER + r"/[^/]+-(?:results|errors|retry)\.jsonl")
 
 

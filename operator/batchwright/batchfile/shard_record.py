@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from batchwright.batchfile.counts import Usage
+from batchwright.batchfile.counts import ProgressCounts, Usage
 from batchwright.batchfile.plan_record import FORMAT_VERSION
 
 RESULTS: Final = "results"
@@ -104,6 +104,8 @@ class WorkerState(Struct, frozen=True, tag_field="record", tag="worker"):
     """Shards that were left unfinished in good order, and by which attempt. One that was killed says nothing. While the
     model server is away, those that are open stand here too.
     """
+    open_shards: ProgressCounts | None = None
+    """Counts of the shards that are open, of what stands in their segments. Only where a progress object is wanted."""
     version: int = FORMAT_VERSION
 
 
@@ -124,4 +126,8 @@ class SummaryRecord(Struct, frozen=True, tag_field="record", tag="summary"):
     totals: Totals
     published: dict[str, ShardFile]
     finished_at: datetime
+    worked_from: datetime | None = None
+    """When the first shard was begun that a worker did; None where none did any, or an earlier version wrote this."""
+    worked_until: datetime | None = None
+    """When the last of them was done."""
     version: int = FORMAT_VERSION

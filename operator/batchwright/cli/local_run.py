@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import Enum, auto
 from pathlib import Path
 from typing import Final
@@ -20,7 +21,6 @@ from batchwright.api.batchjob import BatchJob
 from batchwright.api.reports import FailureReport, MergeReport, PlanReport, Progress, ShardsMissingReport
 from batchwright.api.status import RequestCounts
 from batchwright.api.undone import Undone
-from batchwright.api.unsupported import unsupported_field
 from batchwright.api.worker_job import WorkerJob
 from batchwright.batchfile.owner_record import LOCAL_CLUSTER
 from batchwright.cli.display import Display, Update
@@ -85,8 +85,6 @@ def _worker_job(options: LocalOptions) -> WorkerJob:
     job: BatchJob = read_manifest(options.manifest)
     if options.endpoint_url:
         job = with_endpoint_url(job, options.endpoint_url)
-    if problem := unsupported_field(job.spec):
-        raise ManifestError(problem)
     if job.spec.resume == "Never":
         job = job.model_copy(update={"metadata": job.metadata.model_copy(update={"uid": str(uuid4())})})
     server = options.server or (job.spec.server and job.spec.server.url)
@@ -102,13 +100,14 @@ def _run_stages(stage: Stage, console: Console) -> int:
     console.print(f"{planned.lines:,} requests in {planned.shards:,} shards for {planned.model}, {planned.endpoint}")
     if stand := _standing(planned):
         console.print(f"{stand:,} of {planned.lines:,} requests stand from an earlier run.")
+    began = datetime.now(UTC)
     with display.requests("run") as update:
         finished = uvloop.run(_run_worker(stage, planned, update))
     if finished is Finish.INTERRUPTED:
         raise KeyboardInterrupt
     undone = Undone.FAILED if finished is Finish.TOO_MANY_FAILURES else None
     with display.bytes("merge") as update:
-        report = merge(stage, fingerprint=planned.fingerprint, undone=undone, progressed=update)
+        report = merge(stage, fingerprint=planned.fingerprint, undone=undone, began=began, progressed=update)
     if isinstance(report, ShardsMissingReport):
         console.print(f"[red]Shards {report.shards} are missing.[/] Run the same command again.")
         return EXIT_FAILED

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -131,6 +132,12 @@ def _parser() -> argparse.ArgumentParser:
         help="seconds between two segments: the finished work that a killed worker loses at most",
     )
     stages.choices["merge"].add_argument(
+        "--began",
+        type=datetime.fromisoformat,
+        metavar="TIME",
+        help="when the run began, RFC 3339, for the final progress object; by default what the records tell",
+    )
+    stages.choices["merge"].add_argument(
         "--undone",
         type=Undone,
         choices=list(Undone),
@@ -163,7 +170,12 @@ def _run_stage(stage: Stage, options: argparse.Namespace) -> tuple[ExitCode, Rep
         patience = Patience(PLAN_PATIENCE_SECONDS)
         return ExitCode.DONE, patience.call(lambda: plan(stage), unless=(EndpointUnreachable, CredentialsRevoked))
     report = merge_patiently(
-        stage, fingerprint=options.fingerprint, run=options.run, port=options.port, undone=options.undone
+        stage,
+        fingerprint=options.fingerprint,
+        run=options.run,
+        port=options.port,
+        undone=options.undone,
+        began=options.began,
     )
     return ExitCode.SHARDS_MISSING if isinstance(report, ShardsMissingReport) else ExitCode.DONE, report
 

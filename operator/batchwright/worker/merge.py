@@ -36,9 +36,16 @@ from batchwright.storage.protocol import ObjectStore
 from batchwright.worker.closing import NO_INDEX, Closed, close_shards
 from batchwright.worker.existing import find
 from batchwright.worker.failures import StageFailed, final
+from batchwright.worker.final_progress import publish_progress
 from batchwright.worker.joining import Progressed, join, join_all
 from batchwright.worker.ownership import require_output
-from batchwright.worker.published import published_before, published_keys, read_records, replaced_since
+from batchwright.worker.published import (
+    progress_key,
+    published_before,
+    published_keys,
+    read_records,
+    replaced_since,
+)
 from batchwright.worker.run.progress import usage_status
 from batchwright.worker.run.stage_run import read_plan
 from batchwright.worker.run.tally import add_totals
@@ -58,6 +65,7 @@ def merge(
     fingerprint: str,
     run: int = 1,
     undone: Undone | None = None,
+    began: datetime | None = None,
     progressed: Progressed = lambda done, total: None,
     closed: Closed = lambda done, total: None,
     patience: Patience | None = None,
@@ -65,7 +73,7 @@ def merge(
     """Publish the results, or say which shards have no record. With `patience` it outlasts an outage of the store.
 
     `undone` makes it a closing merge, which reports no missing shards: their unfinished requests get error lines with
-    this code. `run` is the last run's number.
+    this code. `run` is the last run's number. `began` is when the run began, for the final progress object.
 
     Raises:
         StageFailed: the records contradict the plan, or what they name is gone; or a closing merge is of a BatchJob
@@ -95,11 +103,12 @@ def merge(
             return published
 
         summary = _publish_once(stage, layout, publish)
-    warnings = (*_unlisted(summary, plan), *_remove_stale(stage, summary))
+    progress = publish_progress(stage, layout, summary, began)
+    warnings = (*_unlisted(summary, plan), *_remove_stale(stage, summary), *progress.warnings)
     _abort_uploads(stage, layout)
     if not stage.job.keep_work_objects:
         warnings += _clean(store, layout, plan)
-    return _report(store, summary, warnings)
+    return _report(store, summary, warnings, progress.seconds)
 
 
 def _while_owned(stage: Stage, closed: Closed, patience: Patience) -> Closed:
@@ -198,7 +207,16 @@ def _publish(
     totals = Totals()
     for record in records:
         totals = add_totals(totals, record.totals)
-    return SummaryRecord(plan.fingerprint, plan.lines, totals, published, datetime.now(UTC))
+    worked = [record for record in records if record.run and record.index != NO_INDEX]
+    return SummaryRecord(
+        plan.fingerprint,
+        plan.lines,
+        totals,
+        published,
+        finished_at=datetime.now(UTC),
+        worked_from=min((record.started_at for record in worked), default=None),
+        worked_until=max((record.finished_at for record in worked), default=None),
+    )
 
 
 def _lines(published: Mapping[str, ShardFile]) -> int:
@@ -234,7 +252,7 @@ def _remove_stale(stage: Stage, summary: SummaryRecord) -> Iterator[str]:
 
 def _abort_uploads(stage: Stage, layout: WorkLayout) -> None:
     """Remove what workers and merges that were killed had begun to upload; invisible, and paid for, it would stay."""
-    published = set(published_keys(stage).values())
+    published = {*published_keys(stage).values(), progress_key(stage)}
     stage.output_store.abort_uploads(stage.layout.prefix, lambda key: key in published or key.startswith(layout.prefix))
 
 
@@ -253,7 +271,9 @@ def _clean(store: ObjectStore, layout: WorkLayout, plan: PlanRecord) -> tuple[st
     return (f"{len(failures)} work objects under {store.uri(layout.prefix)} stay: {failures[0].reason}",)
 
 
-def _report(store: ObjectStore, summary: SummaryRecord, warnings: tuple[str, ...]) -> MergeReport:
+def _report(
+    store: ObjectStore, summary: SummaryRecord, warnings: tuple[str, ...], seconds: float | None
+) -> MergeReport:
     def published(kind: str) -> status.PublishedObject | None:
         file = summary.published.get(kind)
         if file is None:
@@ -269,6 +289,7 @@ def _report(store: ObjectStore, summary: SummaryRecord, warnings: tuple[str, ...
         output=published(RESULTS),
         errors=published(ERRORS),
         retry=published(RETRY),
+        response_time_seconds=seconds,
         warnings=warnings,
     )
 

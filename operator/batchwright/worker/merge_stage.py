@@ -1,5 +1,6 @@
 """The stage `merge` as a pod does it: it waits out a store that is away, and tells how far it is."""
 
+from datetime import datetime
 from typing import Final
 
 from batchwright.api.reports import MergeProgress, MergeReport, ShardsMissingReport
@@ -43,7 +44,13 @@ class Progress:
 
 
 def merge_patiently(
-    stage: Stage, *, fingerprint: str, run: int, port: int, undone: Undone | None = None
+    stage: Stage,
+    *,
+    fingerprint: str,
+    run: int,
+    port: int,
+    undone: Undone | None = None,
+    began: datetime | None = None,
 ) -> MergeReport | ShardsMissingReport:
     """Merge, and serve the progress at a port meanwhile.
 
@@ -59,6 +66,7 @@ def merge_patiently(
                 fingerprint=fingerprint,
                 run=run,
                 undone=undone,
+                began=began,
                 progressed=progress.update,
                 closed=progress.close,
                 patience=patience,

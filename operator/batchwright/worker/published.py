@@ -35,6 +35,11 @@ def published_keys(stage: Stage) -> Mapping[str, str]:
     return {kind: stage.layout.published(name) for kind, name in wanted.items()}
 
 
+def progress_key(stage: Stage) -> str | None:
+    """Where the progress object is published; None where none is wanted."""
+    return stage.layout.published(stage.names.progress) if stage.names.progress is not None else None
+
+
 def published_before(stage: Stage, layout: WorkLayout) -> SummaryRecord | None:
     """The summary of a merge that was done before, as long as all that it published still stands there, and can be
     published under the names that the spec has by now.
@@ -98,11 +103,12 @@ def as_it_stands(store: ObjectStore, file: ShardFile) -> ShardFile | None:
 
 
 def names_cross(stage: Stage, summary: SummaryRecord) -> bool:
-    """Whether a name that the spec has by now is that of another kind of what was published: a copy to it would
-    overwrite what another one is yet to be made from.
+    """Whether a name that the spec has by now is that of another kind of what was published: a copy to it, or the
+    progress object, would overwrite what another one is yet to be made from.
     """
     kinds = {file.key: kind for kind, file in summary.published.items()}
-    return any(kinds.get(key, kind) != kind for kind, key in published_keys(stage).items())
+    crossed = any(kinds.get(key, kind) != kind for kind, key in published_keys(stage).items())
+    return crossed or progress_key(stage) in kinds
 
 
 def committed_records(store: ObjectStore, layout: WorkLayout) -> list[ShardRecord]:

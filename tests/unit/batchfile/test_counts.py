@@ -3,7 +3,7 @@
 import pytest
 
 from batchwright.api.text import MAX_COUNT_NAMES
-from batchwright.batchfile.counts import MAX_TOTAL, Usage, add_counts, sum_usage
+from batchwright.batchfile.counts import MAX_TOTAL, ProgressCounts, Usage, add_counts, sum_usage
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,11 @@ def test_names_that_servers_choose_are_bounded() -> None:
     assert len(total) == MAX_COUNT_NAMES
     assert sum(total.values()) == sum(many.values()) + 12
     assert total["reason-00"] == 100
+
+
+def test_counts_of_progress_add_up_and_keep_the_greater() -> None:
+    one, other = ProgressCounts(10, 200, 9), ProgressCounts(12, 100, 9)
+    assert one + other == ProgressCounts(22, 300, 18)
+    assert one.at_least(other) == other.at_least(one) == ProgressCounts(12, 200, 9)
+    assert (one + other).at_most(15) == ProgressCounts(15, 300, 15)
+    assert ProgressCounts(1, MAX_TOTAL) + one == ProgressCounts(11, MAX_TOTAL, 9)

@@ -20,6 +20,7 @@ PREFIX = "out/nightly/.batchwright/0123456789abcdef/"
         (WORK.summary, PREFIX + "summary.json"),
         (WORK.claim(1, 7), PREFIX + "claims/1/000007"),
         (WORK.record(7), PREFIX + "records/000007.json"),
+        (WORK.progress, PREFIX + "progress.json"),
         (WORK.joined, PREFIX + "records/joined.json"),
         (WORK.segment(7, "x", 12), PREFIX + "segments/000007/x-000012.jsonl"),
         (WORK.opening(7, 2, "x"), PREFIX + "segments/000007/opened-000002-x.json"),
@@ -43,6 +44,17 @@ def test_a_shard_is_found_in_its_keys(shard: int) -> None:
     assert WORK.shard_of_file(WORK.shard_file(shard, "x", "errors")) == shard
     assert WORK.shard_of_opening(WORK.opening(shard, 3, "x-1")) == shard
     assert WORK.shard_of_earlier_part(WORK.earlier_part(shard)) == shard
+
+
+@pytest.mark.parametrize("worker", [(1, 0), (12, 999)])
+def test_run_and_index_are_found_in_the_key_of_a_state(worker: tuple[int, int]) -> None:
+    assert WORK.run_and_index_of_worker(WORK.worker(*worker)) == worker
+
+
+@pytest.mark.parametrize("name", ["1/", "1/x.json", "1/01.json", "1/2.json.tmp", "1/2/3.json", "-1/2.json"])
+def test_another_key_is_no_workers(name: str) -> None:
+    assert WORK.run_and_index_of_worker(f"{WORK.workers}{name}") is None
+    assert WORK.run_and_index_of_worker(name) is None
 
 
 def test_openings_sort_by_their_numbers_and_are_no_segments() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec import Struct
 
-from batchwright.batchfile.counts import Usage
+from batchwright.batchfile.counts import ProgressCounts, Usage
 from batchwright.batchfile.origin_record import EarlierPart, OriginRecord
 from batchwright.batchfile.plan_record import (
     FORMAT_VERSION,
@@ -20,6 +20,7 @@ from batchwright.batchfile.plan_record import (
     encode_record,
     fingerprint,
 )
+from batchwright.batchfile.progress_object import ProgressRecord
 from batchwright.batchfile.shard_record import (
     ERRORS,
     KINDS,
@@ -64,7 +65,9 @@ RECORDS = [
     ClaimRecord(2, "x"),
     OpeningRecord(1, 2, "x", finished=5, kills=1),
     WorkerState(1, 2, 3, TOTALS, {7: "x"}),
-    SummaryRecord("0123456789abcdef", 4, TOTALS, {"results": ShardFile("k", 100, 3)}, NOW),
+    WorkerState(1, 2, 3, TOTALS, {7: "x"}, ProgressCounts(3, 30, 2)),
+    ProgressRecord(1, 2, "x", NOW, ProgressCounts(3, 30, 2)),
+    SummaryRecord("0123456789abcdef", 4, TOTALS, {"results": ShardFile("k", 100, 3)}, NOW, NOW, NOW),
 ]
 RANGE = ShardFile("k", 100, 3, start=7)
 SEEDED_RECORDS = [
@@ -129,6 +132,19 @@ def test_a_record_of_another_kind_is_refused(record: Struct) -> None:
 def test_a_field_of_a_later_minor_change_is_passed_over() -> None:
     value = {**json.loads(encode_record(PLAN)), "comment": "new"}
     assert decode_record(json.dumps(value).encode(), PlanRecord) == PLAN
+
+
+@pytest.mark.parametrize(
+    ("record", "later"),
+    [
+        (WorkerState(1, 2, 3, TOTALS), ["open_shards"]),
+        (SummaryRecord("f", 4, TOTALS, {}, NOW), ["worked_from", "worked_until"]),
+    ],
+    ids=["WorkerState", "SummaryRecord"],
+)
+def test_what_was_written_before_a_field_was_known_is_read(record: Struct, later: list[str]) -> None:
+    value = {name: value for name, value in json.loads(encode_record(record)).items() if name not in later}
+    assert decode_record(json.dumps(value).encode(), type(record)) == record
 
 
 def test_a_shard_record_names_its_files_by_kind() -> None:

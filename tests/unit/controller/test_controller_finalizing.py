@@ -72,6 +72,29 @@ class TestFinalizing:
         assert (status.metrics.response_time_seconds, status.metrics.requests_per_second) == ("40", "100.0")
         assert status.completed_at is not None
 
+    @pytest.mark.parametrize(
+        ("seconds", "shown", "rate"), [(12.5, "12.5", "320.0"), (0.25, "0.25", "16000.0"), (100.0, "100", "40.0")]
+    )
+    def test_how_long_the_run_was_is_what_the_progress_object_says(self, seconds: float, shown: str, rate: str) -> None:
+        report = MERGED.model_copy(update={"response_time_seconds": seconds})
+        builder = self.MERGING.with_status(finalizing_at=ago(seconds=10)).with_job(job("merge", 1).ended_pod(report))
+        metrics = status_of(builder).metrics
+        assert metrics is not None
+        assert (metrics.response_time_seconds, metrics.requests_per_second) == (shown, rate)
+
+    def test_of_a_run_that_took_no_time_there_is_no_rate(self) -> None:
+        report = MERGED.model_copy(update={"response_time_seconds": 0.0})
+        metrics = status_of(self.MERGING.with_job(job("merge", 1).ended_pod(report))).metrics
+        assert metrics is not None
+        assert (metrics.response_time_seconds, metrics.requests_per_second) == ("0", None)
+
+    def test_the_merge_is_told_when_the_run_began(self) -> None:
+        names = {"uri": "s3://bucket/out/", "names": {"progress": "progress.json"}}
+        builder = self.MERGING.with_spec(output=names).with_status(in_progress_at=ago(seconds=50))
+        (create,) = [action for action in plan_for(builder).actions if isinstance(action, CreateJob)]
+        args = create.manifest["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert args[args.index("--began") + 1] == ago(seconds=50).isoformat()
+
     def test_a_server_that_was_away_is_not_shown_as_away_for_ever(self) -> None:
         away = Progress(index=0, run=1, server_available=False)
         running = batchjob().planned().with_job(job("run", 1).running_pod(index=0)).with_progress(away)

@@ -1,6 +1,6 @@
 """The Jobs of the stages and their pods."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -75,6 +75,17 @@ def test_a_merge_that_closes_a_batch_is_told_so_and_known_again(undone: Undone |
     assert container_of(manifest)["args"][5:] == (["--undone", undone.value] if undone else [])
     (view,) = parse_jobs([{**manifest, "metadata": manifest["metadata"] | {"uid": "u"}}])
     assert (view.stage, view.run, view.attempt, view.undone) == (Stage.MERGE, 2, 3, undone)
+
+
+@pytest.mark.parametrize(("name", "told"), [("progress.json", ["--began", "2026-01-02T03:04:05+00:00"]), (None, [])])
+def test_a_merge_is_told_when_the_run_began_for_the_progress_object(name: str | None, told: list[str]) -> None:
+    began = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    wanted = spec(output={"uri": "s3://bucket/out/", "names": {"progress": name}})
+    arguments: dict[str, Any] = {"fingerprint": "f00d", "run": 2, "attempt": 1}
+    manifest = jobs.merge_job(IDENTITY, wanted, SETTINGS, **arguments, began=began)
+    assert container_of(manifest)["args"][5:] == told
+    unknown = jobs.merge_job(IDENTITY, wanted, SETTINGS, **arguments)
+    assert container_of(unknown)["args"][5:] == []
 
 
 def test_a_merge_of_another_kind_has_another_template() -> None:

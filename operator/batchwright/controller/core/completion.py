@@ -99,22 +99,36 @@ def _shards(status: BatchJobStatus, *, all_done: bool) -> ShardCounts:
     return before.model_copy(update={"active": 0})
 
 
+def _run_seconds(status: BatchJobStatus, report: MergeReport, now: datetime) -> float | None:
+    """How long the run was. Where a progress object says it, the status says the same."""
+    if report.response_time_seconds is not None:
+        return report.response_time_seconds
+    if status.in_progress_at is None:
+        return None
+    ends = [moment for moment in (status.finalizing_at, status.cancelling_at) if moment is not None]
+    return (min(ends, default=now) - status.in_progress_at).total_seconds()
+
+
+def _shortest(seconds: float) -> str:
+    """To thousandths, without zeros at the end."""
+    return f"{seconds:.3f}".rstrip("0").rstrip(".")
+
+
 def _metrics(
     status: BatchJobStatus, report: MergeReport, done: int, now: datetime
 ) -> tuple[Metrics | None, str | None]:
     """Of what this BatchJob did itself: `done` requests."""
-    if status.in_progress_at is None:
+    seconds = _run_seconds(status, report, now)
+    if seconds is None:
         return None, None
-    ends = [moment for moment in (status.finalizing_at, status.cancelling_at) if moment is not None]
-    seconds = (min(ends, default=now) - status.in_progress_at).total_seconds()
     if seconds <= 0 or not done:
         # Times have whole seconds: a run of less than one has no rate.
-        return Metrics(response_time_seconds=f"{max(0, seconds):g}"), None
+        return Metrics(response_time_seconds=_shortest(max(0, seconds))), None
     tokens = report.usage.total_tokens
     if tokens is not None:
         tokens = max(0, tokens - reused.tokens(status))
     metrics = Metrics(
-        response_time_seconds=f"{seconds:g}",
+        response_time_seconds=_shortest(seconds),
         throughput_tokens_per_second=f"{tokens / seconds:.1f}" if tokens is not None else None,
         requests_per_second=f"{done / seconds:.1f}",
     )

@@ -9,6 +9,7 @@ The run is one Indexed Job: an index is a worker, not a shard. Every stage reads
 
 import hashlib
 import json
+from datetime import datetime
 from typing import Any
 
 from batchwright.api import defaults, names
@@ -62,10 +63,13 @@ def merge_job(
     run: int,
     attempt: int,
     undone: Undone | None = None,
+    began: datetime | None = None,
 ) -> Manifest:
     """The Job that publishes the results. With `undone` it closes a batch that was stopped: requests that are not
-    finished get this code."""
+    finished get this code. `began` is when the run began, for the progress object."""
     closing = ["--undone", undone.value] if undone else []
+    if began is not None and defaults.published_names(spec.output).progress is not None:
+        closing += ["--began", began.isoformat()]
     manifest = _job(
         identity,
         spec,

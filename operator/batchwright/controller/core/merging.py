@@ -102,6 +102,7 @@ def creation(
             run=running.number(observed),
             attempt=attempt,
             undone=undone,
+            began=observed.status.in_progress_at,
         )
     )
 

@@ -46,4 +46,5 @@ def _manifest(observed: Observed, spec: BatchJobSpec, settings: Settings, job: J
                 run=job.run,
                 attempt=job.attempt,
                 undone=job.undone,
+                began=observed.status.in_progress_at,
             )

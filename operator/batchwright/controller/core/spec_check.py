@@ -4,7 +4,6 @@ from pydantic import ValidationError
 
 from batchwright.api import defaults
 from batchwright.api.batchjob import BatchJobSpec
-from batchwright.api.unsupported import unsupported_field
 from batchwright.controller.core import volumes, worker_config
 from batchwright.controller.core.observed import Observed
 from batchwright.controller.settings import Settings
@@ -15,7 +14,7 @@ def problem_of(observed: Observed, settings: Settings) -> str | None:
     spec = observed.spec
     if spec is None:
         return observed.spec_error
-    return unsupported_field(spec) or _server(observed, spec, settings) or problem_of_worker(spec, settings)
+    return _server(observed, spec, settings) or problem_of_worker(spec, settings)
 
 
 def _server(observed: Observed, spec: BatchJobSpec, settings: Settings) -> str | None:

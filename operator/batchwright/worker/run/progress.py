@@ -4,7 +4,8 @@ from typing import Any
 
 from batchwright.api import status
 from batchwright.api.reports import Progress
-from batchwright.batchfile.counts import Usage
+from batchwright.batchfile.counts import ProgressCounts, Usage
+from batchwright.batchfile.progress_object import counts_of
 from batchwright.batchfile.shard_record import Totals, WorkerState
 from batchwright.worker.run.claims import WorkerIdentity
 from batchwright.worker.run.open_shard import OpenShard
@@ -15,22 +16,37 @@ from batchwright.worker.server.gate import Gate
 class RunProgress:
     """Counts of committed shards, of this pod and those before it, and of the shards that are open."""
 
-    def __init__(self, identity: WorkerIdentity, earlier: WorkerState | None, gate: Gate) -> None:
-        """`gate`: what is said of the model server."""
+    def __init__(
+        self, identity: WorkerIdentity, earlier: WorkerState | None, gate: Gate, *, tells_open: bool = False
+    ) -> None:
+        """`gate`: what is said of the model server. `tells_open`: the state tells of open shards, too."""
         self._me = identity
         self._gate = gate
         self._committed = earlier.totals if earlier else Totals()
         self._shards_completed = earlier.shards_completed if earlier else 0
         self._left = dict(earlier.left) if earlier else {}
         self.open: dict[int, OpenShard] = {}
+        self._kept: dict[int, ProgressCounts] | None = {} if tells_open else None
 
     def committed(self, shard: int, totals: Totals | None) -> None:
         """A shard has its record. Without totals it is another worker's, who counts it."""
         self.open.pop(shard, None)
         self._left.pop(shard, None)
+        if self._kept is not None:
+            self._kept.pop(shard, None)
         if totals is not None:
             self._committed = add_totals(self._committed, totals)
             self._shards_completed += 1
+
+    @property
+    def tells_open(self) -> bool:
+        """Whether the state tells of open shards."""
+        return self._kept is not None
+
+    def kept(self, shard: int, totals: Totals) -> None:
+        """These counts of an open shard stand in its segments. Those that don't may be lost, and are told nobody."""
+        if self._kept is not None and shard in self.open:
+            self._kept[shard] = counts_of(totals)
 
     @property
     def server_away(self) -> bool:
@@ -46,7 +62,8 @@ class RunProgress:
         left = dict(self._left)
         if leaving or self.server_away:
             left |= {number: self._me.attempt for number, shard in self.open.items() if shard.opened}
-        return WorkerState(self._me.run, self._me.index, self._shards_completed, self._committed, left)
+        kept = sum(self._kept.values(), start=ProgressCounts()) if self._kept is not None else None
+        return WorkerState(self._me.run, self._me.index, self._shards_completed, self._committed, left, kept)
 
     def report(self) -> Progress:
         """Counts by now."""

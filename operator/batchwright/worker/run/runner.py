@@ -59,12 +59,14 @@ class Runner:
         spool: Path,
         stopping: asyncio.Event,
         segment_seconds: float = SEGMENT_SECONDS,
+        tell_seconds: float = 0.0,
         companions: Sequence[Companion] = (),
     ) -> None:
         """`lines` are those that the sender's gate lets in. `stopping` is set by `stop`; the sleep of `sender` and
         `source` watches it too, so that no pause outlasts it.
 
-        `spool` is a folder of this worker alone. `companions` run beside the work, and end with it.
+        `spool` is a folder of this worker alone. `tell_seconds` is as in `Saving`. `companions` run beside the work,
+        and end with it.
         """
         self._plan = plan
         self._layout = layout
@@ -87,7 +89,12 @@ class Runner:
             stopping=stopping,
         )
         self._saving = Saving(
-            store=output, layout=layout, identity=identity, progress=progress, segment_seconds=segment_seconds
+            store=output,
+            layout=layout,
+            identity=identity,
+            progress=progress,
+            segment_seconds=segment_seconds,
+            tell_seconds=tell_seconds,
         )
         self._commits: asyncio.Queue[OpenShard | None] = asyncio.Queue()
         self._working: asyncio.Task[None] | None = None

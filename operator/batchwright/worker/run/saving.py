@@ -41,13 +41,17 @@ class Saving:
         identity: WorkerIdentity,
         progress: RunProgress,
         segment_seconds: float,
+        tell_seconds: float = 0.0,
     ) -> None:
-        """`segment_seconds`: between two segments of a shard."""
+        """`segment_seconds`: between two segments of a shard. `tell_seconds`: between two states that tell of open
+        shards, at least, where they do.
+        """
         self._store = store
         self._layout = layout
         self._me = identity
         self._progress = progress
         self._segment_seconds = segment_seconds
+        self._tell_seconds = tell_seconds
         self._writing_state = threading.Lock()
         self._written_state: WorkerState | None = None
 
@@ -59,6 +63,7 @@ class Saving:
         """
         clock = asyncio.get_running_loop().time
         due = clock() + self._segment_seconds
+        tell_due = clock() + self._tell_seconds
         told_away = False
         while True:
             await asyncio.sleep(min(self._segment_seconds, LOOK_SECONDS))
@@ -69,14 +74,25 @@ class Saving:
             if clock() < due:
                 await self._flush(shard for shard in shards if shard.suspect)
                 continue
-            await self._flush(shards)
+            tell = self._progress.tells_open and clock() >= tell_due
+            tell_due = clock() + self._tell_seconds if tell else tell_due
+            await self._flush(shards, tell=tell)
             await self._save_state()
             due = clock() + self._segment_seconds
 
-    async def _flush(self, shards: Iterable[OpenShard]) -> None:
+    async def _flush(self, shards: Iterable[OpenShard], *, tell: bool = False) -> None:
         for shard in shards:
+            counted, kept = shard.worked if tell else None, not shard.unflushed
             if shard.unflushed and not shard.complete:  # what is complete gets committed
                 await patiently(shard.flush)
+                kept = True
+            if counted is not None and kept:
+                self._progress.kept(shard.number, counted)
+
+    def _flush_and_tell(self, shard: OpenShard) -> None:
+        counted = shard.worked
+        shard.flush()
+        self._progress.kept(shard.number, counted)
 
     async def _save_state(self) -> None:
         await patiently(partial(self._write_state, self._progress.state()))
@@ -86,7 +102,8 @@ class Saving:
 
         The store is waited for until `abandoned`, and for a few seconds after it.
         """
-        flushing = asyncio.create_task(_try_all([shard.flush for shard in self._progress.open.values()]))
+        shards = list(self._progress.open.values())
+        flushing = asyncio.create_task(_try_all([partial(self._flush_and_tell, shard) for shard in shards]))
         waiting = asyncio.create_task(abandoned.wait())
         await asyncio.wait((flushing, waiting), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()

@@ -14,10 +14,12 @@ from batchwright.batchfile.shard_record import WorkerState
 from batchwright.storage.errors import NotFound
 from batchwright.storage.protocol import ObjectStore
 from batchwright.worker.existing import find
+from batchwright.worker.published import progress_key
 from batchwright.worker.run.claims import ShardQueue, WorkerIdentity
 from batchwright.worker.run.patience import patiently
 from batchwright.worker.run.progress import RunProgress
-from batchwright.worker.run.runner import Runner, line_queue
+from batchwright.worker.run.progress_keeper import ProgressKeeper, seconds_between_turns
+from batchwright.worker.run.runner import Companion, Runner, line_queue
 from batchwright.worker.run.saving import SEGMENT_SECONDS
 from batchwright.worker.run.sender import Sender
 from batchwright.worker.run.shard_input import ShardInput
@@ -60,13 +62,26 @@ async def run(
     lines = line_queue(stage.policy.max_concurrency)
     gate = Gate(Availability(times, has_untried=lambda: lines.left), limit_for(stage.policy), lines)
     earlier = await patiently(partial(_earlier_state, stage.output_store, layout, identity))
-    progress = RunProgress(identity, earlier, gate)
+    progress_object = progress_key(stage)
+    progress = RunProgress(identity, earlier, gate, tells_open=progress_object is not None)
     logger.info("worker %d of %d, attempt %s, %d shards", index, workers, identity.attempt, len(plan.shards))
     stopping = asyncio.Event()
     sleep = sleep_unless(stopping)
     transport = open_server(stage)
     watch = Watch(transport, gate, stage.api_key, plan.model)
     sampling = Sampling(transport, gate, workers=workers)
+    companions: list[Companion] = [watch.run, *([sampling.run] if stage.policy.adaptive else [])]
+    tell_seconds = seconds_between_turns(segment_seconds, workers)
+    if progress_object is not None:
+        keeper = ProgressKeeper(
+            store=stage.output_store,
+            layout=layout,
+            key=progress_object,
+            plan=plan,
+            identity=identity,
+            seconds=tell_seconds,
+        )
+        companions.append(partial(keeper.run, progress))
     try:
         with own_folder(stage.mounts.spool, identity.attempt) as spool:
             runner = Runner(
@@ -88,7 +103,8 @@ async def run(
                 spool=spool,
                 stopping=stopping,
                 segment_seconds=segment_seconds,
-                companions=(watch.run, sampling.run) if stage.policy.adaptive else (watch.run,),
+                tell_seconds=tell_seconds,
+                companions=companions,
             )
             started(runner, progress)
             return await runner.run()

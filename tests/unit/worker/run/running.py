@@ -143,6 +143,8 @@ class Work:
     padding: int = 0
     """Bytes by which each line is drawn out."""
     segment_seconds: float = 1000.0
+    tells_open: bool = False
+    """Whether the worker's state tells of open shards."""
     store: FailingStore = field(init=False)
     plan: PlanRecord = field(init=False)
 
@@ -206,7 +208,7 @@ class Work:
             ),
             lines=lines,
             sender=Sender(transport, policy, ApiKey(None), gate, watch, sleep=sleep),
-            progress=RunProgress(identity, self.state(), gate),
+            progress=RunProgress(identity, self.state(), gate, tells_open=self.tells_open),
             identity=identity,
             spool=self.folder / "spool" / attempt,
             stopping=stopping,

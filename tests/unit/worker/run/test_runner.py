@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchwright.api.reports import Progress
+from batchwright.batchfile.counts import ProgressCounts
 from batchwright.worker.run import feeding
 from unit.worker.run.running import (
     LAYOUT,
@@ -13,6 +14,7 @@ from unit.worker.run.running import (
     Work,
     answer,
     answer_all,
+    away,
     finish,
     hold_all,
     running,
@@ -170,3 +172,61 @@ class TestResume:
         work = Work(tmp_path, lines=30)
         await finish(work)
         assert [path for path in (tmp_path / "spool").rglob("*") if path.is_file()] == []
+
+
+class TestToldOfOpenShards:
+    """What a worker's state tells of open shards, where a progress object is wanted: what is kept in segments."""
+
+    async def test_it_tells_what_is_kept(self, tmp_path: Path) -> None:
+        work = Work(tmp_path, lines=30, segment_seconds=0.01, tells_open=True)
+        failing = {"id-3", "id-12"}
+        transport = ScriptedTransport(
+            lambda id_: None if id_ in ("id-9", "id-19") else answer(400 if id_ in failing else 200)
+        )
+        worker = work.runner(transport)
+        async with running(worker) as task:
+            await until(lambda: (state := work.state()) and state.open_shards == ProgressCounts(18, 3 * 16, 16))
+            await until(lambda: (state := work.state()) and state.totals.completed == 10)
+            state = work.state()
+            assert state is not None
+            assert state.open_shards == ProgressCounts(18, 3 * 16, 16)
+            assert len(work.segment_ids()) >= 18
+            transport.release()
+            await task
+        state = work.state()
+        assert state is not None
+        assert state.open_shards == ProgressCounts()
+        assert (state.totals.completed, state.totals.failed) == (28, 2)
+
+    async def test_what_no_segment_holds_is_told_nobody(self, tmp_path: Path) -> None:
+        work = Work(tmp_path, lines=20, segment_seconds=0.01, tells_open=True)
+        work.store.fail = lambda operation, key: away(key) if operation == "write" and "segments/" in key else None
+        transport = ScriptedTransport(lambda id_: None if id_ == "id-9" else answer())
+        async with running(work.runner(transport)):
+            await until(lambda: len(work.records()) == 1)
+            await settle()
+            state = work.state()
+            assert state is None or state.open_shards == ProgressCounts()
+
+    async def test_stopped_it_tells_what_its_last_segments_hold(self, tmp_path: Path) -> None:
+        work = Work(tmp_path, lines=10, tells_open=True)
+        transport = ScriptedTransport(lambda id_: None if id_ == "id-9" else answer())
+        worker = work.runner(transport)
+        async with running(worker) as task:
+            await until(lambda: transport.in_flight == 1 and transport.arrived.total() == 10)
+            worker.abandon()
+            await task
+        state = work.state()
+        assert state is not None
+        assert state.open_shards == ProgressCounts(9, 27, 9)
+
+    async def test_where_no_progress_object_is_wanted_it_says_nothing(self, tmp_path: Path) -> None:
+        work = Work(tmp_path, lines=20, segment_seconds=0.01)
+        transport = ScriptedTransport(lambda id_: None if id_ == "id-9" else answer())
+        async with running(work.runner(transport)) as task:
+            await until(work.segment_ids)
+            await settle()
+            state = work.state()
+            assert state is None or state.open_shards is None
+            transport.release()
+            await task
