@@ -1,73 +1,17 @@
-"""The gateway's manual is true: its session is run as it stands, its manifests are taken, its settings can be used.
+"""The gateway's manual is true: its manifests are taken, its settings can be used.
 
-Lines of `console` blocks are run by test_documentation.py, each for itself.
+What a reader types is run by test_gateway_clients.py, in one shell; lines of `console` blocks by test_documentation.py.
 """
 
-import os
-import re
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from batchwright.gateway.catalogue import Catalogue
 from batchwright.gateway.settings import parse_settings, parse_yaml
-from e2e.quickstart import Quickstart
+from e2e.gateway_manual import manifest
 from fixtures.cluster import ROOT, Cluster
-
-MANUAL = (ROOT / "docs" / "gateway.md").read_text()
-PATIENCE_SECONDS = 240
-
-
-def blocks(*languages: str) -> Iterator[tuple[str, str]]:
-    """Language and text of the manual's fenced blocks in these languages, in order."""
-    for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", MANUAL, re.MULTILINE | re.DOTALL):
-        if language in languages:
-            yield language, text
-
-
-def manifest(first_line: str) -> str:
-    """The yaml block that begins so."""
-    (found,) = [text for _, text in blocks("yaml") if text.startswith(first_line)]
-    return found
-
-
-def session() -> str:
-    """Everything that a reader types, in one shell."""
-    steps = (
-        text if language == "bash" else f"python - <<'PYTHON'\n{text}PYTHON\n"
-        for language, text in blocks("bash", "python")
-    )
-    return "set -euo pipefail\ntrap 'kill $(jobs -p)' EXIT\n" + "".join(steps)
-
-
-@pytest.mark.timeout(PATIENCE_SECONDS + 60)
-def test_the_session_of_the_manual_works(quickstart: Quickstart, tmp_path: Path) -> None:
-    (tmp_path / "docs").symlink_to(ROOT / "docs")
-    folders = (Path(sys.executable).parent, Path(quickstart.cluster.kubectl_program).parent)
-    environment = os.environ | {
-        "KUBECONFIG": str(quickstart.cluster.kubeconfig),
-        "PATH": ":".join([*map(str, folders), os.environ["PATH"]]),
-        "INTERVAL": "1",
-    }
-    done = subprocess.run(
-        ["bash", "-c", session()],
-        cwd=tmp_path,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert "completed BatchRequestCounts(completed=2, failed=0, total=2)" in done.stdout
-    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2
 
 
 def test_the_overlay_of_the_manual_replaces_image_settings_and_models(cluster: Cluster, tmp_path: Path) -> None:
