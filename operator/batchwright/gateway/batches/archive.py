@@ -67,7 +67,7 @@ def archive(
         state,
         published=Published(_size(output), _size(failed), _size(retry)),
     )
-    # A deletion has no time that two archivers would agree on: the files of such a batch sort by its creation.
+    # Of a deletion two archivers see different times: the files of such a batch sort by its creation.
     sorted_at = (ended_at(state) if batchjob is not None else None) or record.created_at
     file = _OutputFiles(gateway, record, ended_at(state) or gateway.clock(), sorted_at)
     return _end(gateway, stored, Ending(state, file.make("output", output), file.make("errors", failed)))

@@ -10,6 +10,7 @@ from batchwright.api import names
 from batchwright.gateway import ids
 from batchwright.gateway.batches.archive import archive
 from batchwright.gateway.batches.batchjob import cancelling
+from batchwright.gateway.batches.recovery import end_without_batchjob
 from batchwright.gateway.batches.rendering import deleted_state, failed_state, state_of, unpublished
 from batchwright.gateway.batches.starting import create_batchjob, is_refusal, note_uid
 from batchwright.gateway.context import Gateway
@@ -63,10 +64,8 @@ def settle(gateway: Gateway, stored: Stored[BatchRecord], batchjob: RawObject | 
 
     What is due and fails is logged, and done by the next one who looks.
     """
-    if batchjob is None and stored.record.batchjob_uid is not None:
-        return _ended(gateway, stored, deleted_state(stored.record, gateway.clock()), None)
     if batchjob is None:
-        return _begun(gateway, stored)
+        return _begun(gateway, stored) if stored.record.batchjob_uid is None else _gone(gateway, stored)
     stored = note_uid(gateway, stored, batchjob)
     if stored.record.ending is not None:
         return stored, stored.record.ending.state
@@ -103,6 +102,16 @@ def _begun(gateway: Gateway, stored: Stored[BatchRecord]) -> Current:
         logger.warning("the BatchJob of %s can't be created yet: %s", stored.record.id, error)
         return stored, state_of(stored.record, {})
     return settle(gateway, stored, batchjob)
+
+
+def _gone(gateway: Gateway, stored: Stored[BatchRecord]) -> Current:
+    """A person has deleted the BatchJob, or its namespace."""
+    try:
+        state = end_without_batchjob(gateway, stored.record)
+    except StorageError as error:
+        logger.warning("what %s left behind can't be read yet: %s", stored.record.id, error)
+        return stored, unpublished(deleted_state(stored.record, gateway.clock()))
+    return _ended(gateway, stored, state, None)
 
 
 def _ended(gateway: Gateway, stored: Stored[BatchRecord], state: BatchState, batchjob: RawObject | None) -> Current:

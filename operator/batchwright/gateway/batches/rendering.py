@@ -107,6 +107,13 @@ def ended_at(state: BatchState) -> datetime | None:
     return times.completed_at or times.failed_at or times.expired_at or times.cancelled_at
 
 
+def counts_of(total: int, completed: int, failed: int, error_codes: Mapping[str, int]) -> Counts:
+    """As OpenAI counts: requests that never ran, since the batch was stopped, are not among the failed."""
+    undone = sum(error_codes.get(code.value, 0) for code in Undone)
+    completed = min(completed, total)
+    return Counts(total, completed, min(max(0, failed - undone), total - completed))
+
+
 def listed_errors(found: Iterable[BatchError], count: int) -> tuple[BatchError, ...]:
     """The first errors of an input and, where there are more, how many there are in all."""
     listed = tuple(found)[:LISTED_ERRORS]
@@ -170,13 +177,8 @@ def _usage_object(usage: Usage) -> dict[str, Any]:
 
 
 def _counts(status: BatchJobStatus) -> Counts:
-    """As OpenAI counts: requests that never ran, since the batch was stopped, are not among the failed."""
     found = status.request_counts
-    if found is None:
-        return Counts()
-    undone = sum((status.error_codes or {}).get(code.value, 0) for code in Undone)
-    completed = min(found.completed, found.total)
-    return Counts(found.total, completed, min(max(0, found.failed - undone), found.total - completed))
+    return counts_of(found.total, found.completed, found.failed, status.error_codes or {}) if found else Counts()
 
 
 def _usage(status: BatchJobStatus) -> Usage:

@@ -2,12 +2,16 @@
 
 import json
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from batchwright.batchfile.counts import Usage
+from batchwright.batchfile.plan_record import PlannedInput, PlanRecord, encode_record
+from batchwright.batchfile.shard_record import SummaryRecord, Totals
 from batchwright.gateway import ids
 from batchwright.gateway.batches.current import current
 from batchwright.gateway.records.file_record import FileRecord
@@ -21,6 +25,8 @@ from fixtures.kubernetes_http import Answer
 from fixtures.s3 import S3Bucket
 
 RESULTS = b'{"custom_id": "a"}\n'
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+PLAN = PlanRecord("f1", PlannedInput("s3://b/in", "e", 1), "/v1/chat/completions", "m", 10, 10, True, ())
 FAILED = b'{"custom_id": "b"}\n{"custom_id": "c"}\n'
 
 
@@ -217,6 +223,45 @@ class TestDeletions:
         shared.delete_batchjob(batch_id)
 
         assert file(shared, shared.get(batch_id)["output_file_id"]).bytes == len(RESULTS)
+
+    @pytest.mark.parametrize(
+        ("failed", "codes", "cancelled", "status"),
+        [
+            (1, {"400": 1}, False, "completed"),
+            (1, {"400": 1}, True, "completed"),
+            (3, {"batch_cancelled": 2, "400": 1}, True, "cancelled"),
+            (3, {"batch_cancelled": 2, "400": 1}, False, "cancelled"),
+            (3, {"batch_expired": 2, "400": 1}, False, "expired"),
+            (3, {"batch_failed": 2, "400": 1}, False, "failed"),
+        ],
+    )
+    def test_one_that_is_tidied_up_before_anybody_looked_has_ended_as_its_summary_says(
+        self, shared: BatchWorld, failed: int, codes: dict[str, int], cancelled: bool, status: str
+    ) -> None:
+        batch_id = shared.create()
+        if cancelled:
+            shared.openai().batches.cancel(batch_id)
+        summary = SummaryRecord("f1", 10, Totals(10 - failed, failed, Usage(3, 0, 4, 0, 7), {}, codes), {}, NOON, NOON)
+        shared.publish(batch_id, ".batchwright/f1/summary.json", encode_record(summary))
+        shared.publish(batch_id, ".batchwright/f1/plan.json", encode_record(PLAN))
+        shared.finish(batch_id, results=RESULTS, errors=FAILED)
+        shared.delete_batchjob(batch_id)
+        shown = shared.get(batch_id)
+
+        assert (shown["status"], shown["model"]) == (status, "m")
+        assert shown["request_counts"] == {"total": 10, "completed": 10 - failed, "failed": 1}
+        assert shown["usage"]["total_tokens"] == 7
+        assert shown[f"{status}_at"] >= shown["created_at"]
+        assert (shown["errors"] is not None) == (status == "failed")
+        assert file(shared, shown["output_file_id"]).bytes == len(RESULTS)
+
+    @pytest.mark.parametrize("summary", [b"", b"{", b'{"version": 99}'])
+    def test_a_summary_that_cant_be_read_says_nothing(self, shared: BatchWorld, summary: bytes) -> None:
+        batch_id = shared.create()
+        shared.publish(batch_id, ".batchwright/f1/summary.json", summary or b"\n")
+        shared.delete_batchjob(batch_id)
+
+        assert shared.get(batch_id)["errors"]["data"][0]["code"] == "batchjob_deleted"
 
     def test_one_that_nobody_saw_created_is_created_again(self, shared: BatchWorld) -> None:
         batch_id = shared.create()
