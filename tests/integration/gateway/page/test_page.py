@@ -20,6 +20,7 @@ from batchwright.gateway.principal import Principal
 from fixtures.gateway import ADMIN, ALICE, BOB, Audited, running_gateway
 from fixtures.kubernetes_http import Answer, HttpApi
 from fixtures.page_world import FINGERPRINT, LINE, MODEL, PageWorld, batchjob_path, ended, running
+from fixtures.s3 import S3Bucket
 
 OWN = {"sec-fetch-site": "same-origin"}
 
@@ -344,6 +345,28 @@ def test_failed_lines_are_tried_again_as_a_new_batch(world: PageWorld, client: h
     folder = world.gateway.tenant("team-a")
     assert folder.store.read(folder.key(file.record.key)) == b"".join(LINE % number for number in range(2))
     assert world.api.objects[batchjob_path(newest)]["spec"]["input"]["uri"] == f"{folder.uri}{file.record.key}"
+
+
+def test_it_works_over_s3_as_well(tmp_path: Path, s3_bucket: S3Bucket) -> None:
+    storage = {"endpointURL": s3_bucket.server.endpoint_url, "addressingStyle": "path"}
+    keys = s3_bucket.server.root.credentials_dir
+    with HttpApi() as api:
+        world = PageWorld.over(tmp_path, api, f"s3://{s3_bucket.name}/gw/", credentials=keys, storage=storage)
+        batch = world.batch("a.jsonl", ago=300, status=running(9000, 5000))
+        world.shards(batch, 9)
+        with running_gateway(world.gateway) as url, signed_in(url) as client:
+            assert "Throughput" in client.get(f"/ui/batches/{batch.id}").text
+            world.publish(batch, results=3, errors=2)
+            world.set(batch, ended("completed", 5, 3, 2, errorCodes={"500": 2}))
+            text = client.get(f"/ui/batches/{batch.id}").text
+            link = re.findall(r'href="(/ui/files/[^"]+)" download>Download', text)[0]
+            assert client.get(link).content == b"".join(LINE % number for number in range(3))
+            assert client.post(f"/ui/batches/{batch.id}/retry", headers=OWN).status_code == 303
+            newest = next(world.gateway.batches.list("team-a")).record
+            key = f"gw/team-a/{newest.input_file_id}"
+            retried = s3_bucket.client.get_object(Bucket=s3_bucket.name, Key=key)["Body"].read()
+            assert retried == b"".join(LINE % number for number in range(2))
+            assert upload(client, LINE % 7).status_code == 303
 
 
 def test_there_is_nothing_to_try_again_of_what_works_or_has_no_failures(world: PageWorld, client: httpx.Client) -> None:

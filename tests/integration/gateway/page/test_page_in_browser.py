@@ -171,6 +171,12 @@ def test_two_files_at_once_are_no_batch(site: Site, tmp_path: Path) -> None:
     expect(page.get_by_role("alert")).to_be_focused()
 
 
+def test_a_folder_is_no_file(site: Site, tmp_path: Path) -> None:
+    page = site.open()
+    drop(page, tmp_path)
+    expect(page.get_by_role("alert")).to_have_text("This can't be read. Is it a folder?")
+
+
 def test_an_upload_shows_how_far_it_is_and_can_be_stopped(site: Site, tmp_path: Path) -> None:
     file = tmp_path / "large.jsonl"
     file.write_bytes(LINE % 1 * 40_000)

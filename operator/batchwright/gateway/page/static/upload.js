@@ -47,7 +47,8 @@
     if (largest && chosen.size > largest)
       complain(`This file has ${size(chosen.size)}; at most ${size(largest)} are allowed. Split it into several batches.`);
     note.textContent = size(chosen.size);
-    const start = await chosen.slice(0, SNIFFED).text();
+    let start = "";
+    try { start = await chosen.slice(0, SNIFFED).text(); } catch { complain("This can't be read. Is it a folder?"); }
     if (file.files[0] !== chosen) return;
     let first = {};
     try { first = JSON.parse(start.replace(/^\uFEFF/, "").split("\n").find((line) => line.trim()) ?? ""); } catch { return; }
