@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, Field
 
+from batchwright.batchfile.progress_object import rounded, throughput
 from batchwright.gateway.records.batch_record import BatchRecord, BatchState, PathRequest, Status
 
 PathStatus = Literal["pending", "running", "completed", "failed"]
@@ -109,8 +110,8 @@ def _completed(asked: PathRequest, state: BatchState) -> BatchResult:
         progress_file=asked.progress_file,
         errors_file=asked.errors_file if state.counts.failed else None,
         metrics=Metrics(
-            response_time=round(seconds, 3),
-            throughput_tokens_per_second=round(tokens / seconds, 3) if seconds > 0 else 0.0,
+            response_time=rounded(seconds),
+            throughput_tokens_per_second=throughput(tokens, seconds),
             total_tokens=tokens,
             num_responses=state.counts.completed,
             lines_processed=state.counts.completed + state.counts.failed,
