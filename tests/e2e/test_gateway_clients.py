@@ -1,13 +1,15 @@
 """Clients that were written for OpenAI's Batch API, unchanged, against the gateway on a real cluster.
 
-The official SDK; a shell script of curl, grep and cut; LiteLLM; and LangChain by langasync. The last three begin
-together, and are looked at when they are needed.
+The official SDK; a shell script of curl, grep and cut; LiteLLM; LangChain by langasync; and what the manual says to
+type. All but the SDK are programs that begin together, and are looked at when they are needed.
 """
 
 import itertools
 import json
 import os
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +20,7 @@ import pytest
 
 from e2e.conftest import fresh_quickstart
 from e2e.gateway import Access, gateway_access, wait_status
+from e2e.gateway_manual import session
 from e2e.quickstart import BUCKET, CHAT, NAMESPACE, Quickstart, chat_line, jsonl
 from fixtures.cluster import ROOT, Cluster
 
@@ -29,7 +32,8 @@ PATIENCE_SECONDS = 300
 LINES = [chat_line("a", text="abc"), chat_line("refused", stub="status=400"), chat_line("b", text="xyz")]
 ANSWERS = {"a": "cba", "b": "zyx"}
 """The model server answers with the text backwards."""
-SLOW = [chat_line(f"slow-{number}", stub="delay=60") for number in range(4)]
+SLOW = [chat_line(f"slow-{number}", stub="delay=3") for number in range(1000)]
+"""One shard: too much for its worker to finish before a cancel comes."""
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +54,20 @@ class Programs:
     """Programs that run beside each other."""
 
     access: Access
+    cluster: Cluster
     folder: Path
     running: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
 
     def start(self, name: str, *command: str | Path) -> None:
         environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
-        environment |= {"GATEWAY": self.access.url, "API_KEY": self.access.key, "INTERVAL": "1"}
+        folders = (Path(sys.executable).parent, Path(self.cluster.kubectl_program).parent)
+        environment |= {
+            "GATEWAY": self.access.url,
+            "API_KEY": self.access.key,
+            "INTERVAL": "1",
+            "KUBECONFIG": str(self.cluster.kubeconfig),
+            "PATH": ":".join([*map(str, folders), os.environ["PATH"]]),
+        }
         self.running[name] = subprocess.Popen(
             [str(word) for word in command],
             env=environment,
@@ -64,6 +76,7 @@ class Programs:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
 
     def output(self, name: str) -> str:
@@ -73,26 +86,30 @@ class Programs:
         return printed
 
     def stop(self) -> None:
+        """End those that still run, with what they started."""
         for process in self.running.values():
-            process.kill()
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
             process.communicate(timeout=10)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def programs(access: Access, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
-    """The script and the other projects' clients, at work."""
+def programs(access: Access, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    """The script, the other projects' clients and the manual's session, at work."""
     assert PYTHON.exists(), "run `make .conformance/.installed`"
     folder = tmp_path_factory.mktemp("clients")
     (folder / "input.jsonl").write_bytes(jsonl(LINES))
     (folder / "slow.jsonl").write_bytes(jsonl(SLOW))
-    begun = Programs(access, folder)
-    begun.start("script", SCRIPT, "input.jsonl", "results.jsonl")
+    (folder / "docs").symlink_to(ROOT / "docs")
+    begun = Programs(access, cluster, folder)
+    begun.start("script", SCRIPT, "input.jsonl", "script.jsonl")
     begun.start(
         "litellm", PYTHON, CLIENTS / "litellm_client.py", access.base_url, access.key, "input.jsonl", "slow.jsonl"
     )
     begun.start(
         "langchain", PYTHON, CLIENTS / "langchain_client.py", access.base_url, access.key, MODEL, folder / "jobs"
     )
+    begun.start("manual", "bash", "-c", session())
     try:
         yield begun
     finally:
@@ -147,14 +164,20 @@ def test_the_official_sdk_cancels(sdk: openai.OpenAI, batches: dict[str, openai.
     assert sdk.batches.cancel(batch.id).status == "cancelling"
     assert sdk.batches.cancel(batch.id).status in ("cancelling", "cancelled")
 
+    # What is in flight is waited for, and kept.
     ended = end_of(sdk, batch)
     assert ended.status == "cancelled"
-    assert ended.output_file_id is None
-    assert ended.error_file_id is not None
-    errors = [json.loads(line) for line in sdk.files.content(ended.error_file_id).content.splitlines()]
-    assert [(line["custom_id"], line["error"]["code"]) for line in errors] == [
-        (line["custom_id"], "batch_cancelled") for line in SLOW
-    ]
+    finished = lines_of(sdk, ended.output_file_id)
+    others = lines_of(sdk, ended.error_file_id)
+    assert {line["error"]["code"] for line in others} == {"batch_cancelled"}
+    assert sorted(line["custom_id"] for line in finished + others) == sorted(line["custom_id"] for line in SLOW)
+    assert ended.request_counts is not None
+    assert ended.request_counts.completed == len(finished)
+
+
+def lines_of(sdk: openai.OpenAI, file_id: str | None) -> list[dict[str, Any]]:
+    """The lines of a file; none where there is no file."""
+    return [json.loads(line) for line in sdk.files.content(file_id).content.splitlines()] if file_id else []
 
 
 def test_the_official_sdk_runs_a_batch_and_downloads_its_results(
@@ -172,9 +195,8 @@ def test_the_official_sdk_runs_a_batch_and_downloads_its_results(
     assert ended.request_counts is not None
     assert ended.request_counts.model_dump() == {"total": 3, "completed": 2, "failed": 1}
     assert ended.output_file_id is not None
-    assert ended.error_file_id is not None
     assert list(answers(sdk.files.content(ended.output_file_id).content).items()) == list(ANSWERS.items())
-    (error,) = map(json.loads, sdk.files.content(ended.error_file_id).content.splitlines())
+    (error,) = lines_of(sdk, ended.error_file_id)
     assert (error["custom_id"], error["response"]["status_code"]) == ("refused", 400)
     assert sdk.files.retrieve(ended.output_file_id).purpose == "batch_output"
     _ran_with_the_tenants_keys(quickstart, batch)
@@ -208,8 +230,8 @@ def test_the_official_sdk_learns_why_a_file_is_refused(
 def test_a_script_of_curl_grep_and_cut_runs_a_batch(programs: Programs) -> None:
     printed = programs.output("script")
     assert printed.splitlines()[-1].endswith(" completed")
-    assert answers((programs.folder / "results.jsonl").read_bytes()) == ANSWERS
-    (error,) = (programs.folder / "results.jsonl.errors").read_text().splitlines()
+    assert answers((programs.folder / "script.jsonl").read_bytes()) == ANSWERS
+    (error,) = (programs.folder / "script.jsonl.errors").read_text().splitlines()
     assert json.loads(error)["custom_id"] == "refused"
 
 
@@ -237,3 +259,9 @@ def test_a_langchain_chain_runs_as_a_batch_and_is_cancelled(programs: Programs) 
         "answers": {"one": "eno yas", "two": "owt yas", "three": "eerht yas"},
         "cancelled": True,
     }
+
+
+def test_what_the_manual_says_to_type_works(programs: Programs) -> None:
+    printed = programs.output("manual")
+    assert "completed BatchRequestCounts(completed=2, failed=0, total=2)" in printed
+    assert len((programs.folder / "results.jsonl").read_text().splitlines()) == 2
