@@ -1,8 +1,11 @@
 """A BatchJob from `kubectl apply` to its results."""
 
+import json
 import time
+from typing import Any
 
-from e2e.quickstart import OPERATOR_NAMESPACE, Quickstart, chat_line, condition, moment
+from e2e.quickstart import BUCKET, OPERATOR_NAMESPACE, Quickstart, chat_line, condition, moment
+from fixtures.cluster import eventually
 
 LINES = 5000
 
@@ -65,6 +68,42 @@ def test_timestamps_conditions_and_metrics_tell_the_story(quickstart: Quickstart
     ).split()
     assert len(reasons) == len(set(reasons)), f"one event for each transition: {reasons}"
     assert "Completed" in reasons
+
+
+def test_a_folder_and_a_progress_object_of_ones_own(quickstart: Quickstart) -> None:
+    name = quickstart.name("told")
+    folder, progress = f"{name}_Model-8B_1", "in_20260102_030405.progress.json"
+    output = {"uri": f"s3://{BUCKET}/out/", "folder": folder, "names": {"progress": progress}}
+    worker = {"env": [{"name": "BATCHWRIGHT_SEGMENT_SECONDS", "value": "0.5"}]}
+    quickstart.switch(delay="0.5")
+    lines = [chat_line(f"line-{number}") for number in range(400)]
+    quickstart.apply(name, quickstart.put(f"in/{name}.jsonl", lines), output=output, worker=worker)
+
+    def told() -> dict[str, Any]:
+        try:
+            (found,) = _raw_lines(quickstart, f"{output['uri']}{folder}/{progress}")
+        except quickstart.s3.exceptions.NoSuchKey as error:
+            raise AssertionError("there is no progress object yet") from error
+        content: dict[str, Any] = json.loads(found)
+        return content
+
+    quickstart.wait(name, "in_progress")
+    during = eventually(lambda: _some_done(told()), seconds=60)
+    assert during.keys() == {"lines_processed", "total_tokens_so_far", "num_responses_so_far"}
+    status = quickstart.wait(name, "completed")["status"]
+    assert status["output"]["uri"] == f"{output['uri']}{folder}/results.jsonl"
+    final = told()
+    assert final["lines_processed"] == final["num_responses_so_far"] == 400
+    assert final["total_tokens_so_far"] == status["usage"]["totalTokens"]
+    metrics = final["metrics"]
+    assert f"{metrics['response_time']:g}" == f"{float(status['metrics']['responseTimeSeconds']):g}"
+    rate = status["usage"]["totalTokens"] / metrics["response_time"]
+    assert abs(metrics["throughput_tokens_per_second"] - rate) < 0.01
+
+
+def _some_done(found: dict[str, Any]) -> dict[str, Any]:
+    assert 0 < found["lines_processed"] < 400, found
+    return found
 
 
 def test_kubectl_shows_progress_in_a_table(quickstart: Quickstart) -> None:

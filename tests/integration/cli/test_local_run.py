@@ -82,6 +82,22 @@ def test_the_manifest_of_a_cluster_runs_against_another_endpoint(
     assert len(parsed(body)) == 5
 
 
+def test_a_folder_a_progress_object_and_limits(tmp_path: Path, stub: StubProcess) -> None:
+    (tmp_path / "in.jsonl").write_bytes(jsonl(chat_lines(5)))
+    output = {"uri": f"file://{tmp_path}/out/", "folder": "in_stub-model_1", "names": {"progress": "in.progress.json"}}
+    done = batchwright("run", manifest(tmp_path, output=output), "--server", stub.url)
+    assert done.returncode == 0, done.stdout
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["in_stub-model_1"]
+    progress = json.loads((tmp_path / "out" / "in_stub-model_1" / "in.progress.json").read_bytes())
+    assert progress["lines_processed"] == progress["metrics"]["num_responses"] == 5
+    assert progress["metrics"]["response_time"] > 0
+
+    limited = {"uri": f"file://{tmp_path}/in.jsonl", "limits": {"lines": 4}}
+    refused = batchwright("run", manifest(tmp_path, input=limited, output=output), "--server", stub.url)
+    assert refused.returncode == 1
+    assert "too_many_tasks: The input file has 5 requests; the limit is 4." in refused.stdout
+
+
 def test_interrupted_it_goes_on_where_it_stopped(tmp_path: Path, stub: StubProcess) -> None:
     lines = chat_lines(300)
     (tmp_path / "in.jsonl").write_bytes(jsonl(lines))
