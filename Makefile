@@ -103,7 +103,7 @@ generate: env ## Write the CRD and the reference anew from the models
 
 .PHONY: test
 test: ## Everything that CI checks; brings up a cluster with the quickstart for it
-	+@$(STEP) cluster-ready
+	+@$(STEP) cluster-ready browser
 	+@$(STEP) --jobs=3 --output-sync=target test-code test-worker test-deployed  # each one's output when it ends
 
 .PHONY: test-code
@@ -135,7 +135,7 @@ test-integration: env cluster-ready browser ## Tests of parts against real serve
 	@$(ON_TEST_CLUSTER) $(BIN)/pytest $(INTEGRATION) $(ARGS)
 
 .PHONY: test-e2e
-test-e2e: env .conformance/.installed ## Tests of the whole, on a cluster with the quickstart (make cluster-up images quickstart)
+test-e2e: env browser .conformance/.installed ## Tests of the whole, on a cluster with the quickstart (make cluster-up images quickstart)
 	@mkdir -p .pytest_cache
 	@$(ON_TEST_CLUSTER) $(BIN)/pytest tests/e2e -m 'not nodes' --basetemp .pytest_cache/e2e $(ARGS)
 
