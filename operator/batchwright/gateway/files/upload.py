@@ -34,11 +34,11 @@ from batchwright.gateway.principal import Principal
 from batchwright.gateway.records.batch_record import OPENAI
 from batchwright.gateway.records.file_record import FileRecord
 
-BLOCK_BYTES: Final = 256 << 10
+BLOCK_BYTES: Final = 128 << 10
 """What a thread is given at once."""
 FORM_BYTES: Final = 1 << 20
 """Of a body beside the file's bytes: boundaries, headers, fields."""
-THREADS: Final = 32
+THREADS: Final = 16
 """Uploads that the storage works on at once; the others wait for their turn, and their clients with them."""
 
 STOP_SECONDS: Final = 20.0
