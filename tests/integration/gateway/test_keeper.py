@@ -10,6 +10,7 @@ import pytest
 
 from batchwright.api import names
 from batchwright.gateway import ids
+from batchwright.gateway.batches import idempotency
 from batchwright.gateway.batches.batchjob import spec_of
 from batchwright.gateway.batches.making import make_batch
 from batchwright.gateway.context import Gateway
@@ -189,6 +190,16 @@ def test_an_ended_batch_is_forgotten_after_it_was_kept(keeping: Keeping) -> None
     keeping.pass_by(timedelta(hours=2))
     keeping.round()
     assert keeping.gateway.batches.get(NAMESPACE, batch.id) is None
+
+
+def test_a_key_of_a_repeated_request_is_forgotten_after_a_day(keeping: Keeping) -> None:
+    idempotency.claim(keeping.gateway, NAMESPACE, "nightly", "digest", "batch_1")
+    keeping.pass_by(DAY - timedelta(minutes=1))
+    keeping.round()
+    assert len(list(keeping.gateway.idempotency.entries())) == 1
+    keeping.pass_by(timedelta(minutes=1))
+    keeping.round()
+    assert list(keeping.gateway.idempotency.entries()) == []
 
 
 def test_an_upload_whose_replica_was_killed_is_aborted_after_its_deadline(

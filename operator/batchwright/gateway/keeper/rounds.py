@@ -14,6 +14,7 @@ from batchwright.gateway.errors import ApiError
 from batchwright.gateway.files.deletion import delete_file
 from batchwright.gateway.keeper.due import Schedule, batch_is_due, file_is_due
 from batchwright.gateway.keeper.loop import MayAct
+from batchwright.gateway.records.idempotency_record import expires_at
 from batchwright.gateway.records.record_store import RecordNotDeleted
 from batchwright.kube.errors import KubernetesError
 from batchwright.storage.errors import StorageError
@@ -32,6 +33,7 @@ class Rounds:
         self._gateway = gateway
         self._files = Schedule(gateway.files.get, file_is_due)
         self._batches = Schedule(gateway.batches.get, lambda record: batch_is_due(record, keep))
+        self._idempotency = Schedule(gateway.idempotency.get, expires_at)
 
     def make(self, may_act: MayAct) -> None:
         """One round.
@@ -42,6 +44,7 @@ class Rounds:
         """
         self._look_after_batches(may_act)
         self._expire_files(may_act)
+        self._forget_keys(may_act)
         self._abort_uploads(may_act)
 
     def _look_after_batches(self, may_act: MayAct) -> None:
@@ -73,6 +76,14 @@ class Rounds:
                         raise
                     continue
                 logger.info("%s of %s has expired and is deleted", stored.record.id, stored.record.namespace)
+
+    def _forget_keys(self, may_act: MayAct) -> None:
+        """A repetition that comes later than a day is a new request."""
+        gateway = self._gateway
+        for stored in self._idempotency.due(gateway.idempotency.entries(), gateway.clock()):
+            may_act()
+            with _tolerated("an Idempotency-Key"):
+                gateway.idempotency.delete(stored.record.namespace, stored.record.id)
 
     def _abort_uploads(self, may_act: MayAct) -> None:
         """What replicas that were killed had begun to upload; each has its time in its id."""

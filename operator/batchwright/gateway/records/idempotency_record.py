@@ -24,4 +24,9 @@ class IdempotencyRecord(Struct, frozen=True, tag_field="record", tag="idempotenc
 
 def has_expired(record: IdempotencyRecord, now: datetime) -> bool:
     """Whether the same key is a new one by now."""
-    return now >= record.created_at + KEPT
+    return now >= expires_at(record)
+
+
+def expires_at(record: IdempotencyRecord) -> datetime:
+    """From when on the same key is a new one."""
+    return record.created_at + KEPT
