@@ -15,6 +15,7 @@ import anyio.to_thread
 import uvicorn
 from fastapi import FastAPI
 
+from batchwright.allocator import return_large_blocks
 from batchwright.gateway.connecting import check_storage, connected, gateway_namespace
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.files.upload import STOP_SECONDS
@@ -51,6 +52,7 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 def serve(environment: Mapping[str, str]) -> int:
     """Serve until SIGTERM. Exit code 2 for settings that can't be used, 1 where it can't start."""
+    return_large_blocks()
     configure_logging()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)  # uvicorn takes over while it serves, and raises the signal again at its end

@@ -17,6 +17,7 @@ import uvloop
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from batchwright.allocator import return_large_blocks
 from batchwright.api import defaults, names
 from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import ExitCode
@@ -25,7 +26,6 @@ from batchwright.api.undone import Undone
 from batchwright.api.worker_job import WorkerJob
 from batchwright.storage.errors import CredentialsRevoked, EndpointUnreachable
 from batchwright.storage.patience import Patience
-from batchwright.worker.allocator import return_large_blocks
 from batchwright.worker.failures import Interrupted, failure_of, final
 from batchwright.worker.http import Served, serving
 from batchwright.worker.merge_stage import merge_patiently

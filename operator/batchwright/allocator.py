@@ -1,4 +1,4 @@
-"""How the C library's allocator treats memory that a worker has given back."""
+"""How the C library's allocator treats memory that a process has given back."""
 
 import ctypes
 from typing import Final
@@ -17,7 +17,8 @@ def return_large_blocks() -> None:
 
     By default, the first one that is freed moves the limit above its own size, and from then on lines and answers of
     megabytes are cut out of heaps, of which every thread has one of its own and which are full of holes soon. A worker
-    with lines of 10 MiB took a quarter to a third more memory so. Another C library than glibc is left as it is.
+    with lines of 10 MiB took a quarter to a third more memory so, a gateway with a hundred uploads at once a tenth.
+    Another C library than glibc is left as it is.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
