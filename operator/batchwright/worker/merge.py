@@ -8,7 +8,7 @@ A closing merge is that of a batch which was stopped: it first finishes the shar
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -20,6 +20,7 @@ from batchwright.api.exit_codes import ExitCode
 from batchwright.api.reports import MergeReport, ShardsMissingReport
 from batchwright.api.undone import Undone
 from batchwright.batchfile.layout import WorkLayout
+from batchwright.batchfile.number_ranges import compressed
 from batchwright.batchfile.plan_record import RANGES_VERSION, PlanRecord, encode_record
 from batchwright.batchfile.shard_record import (
     ERRORS,
@@ -89,7 +90,7 @@ def merge(
     else:
         missing, begun = _look_at_records(store, layout, plan)
         if missing and undone is None:
-            return ShardsMissingReport(count=len(missing), shards=ranges(missing))
+            return ShardsMissingReport(count=len(missing), shards=compressed(missing))
 
         def publish() -> SummaryRecord:
             if undone is None:
@@ -292,14 +293,3 @@ def _report(
         response_time_seconds=seconds,
         warnings=warnings,
     )
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers, compressed: `0-5,7`."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][1] == number - 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
