@@ -17,6 +17,8 @@ from batchwright.gateway.path_patterns import TENANT, can_meet, segments
 
 SETTINGS_VARIABLE: Final = "BATCHWRIGHT_GATEWAY_SETTINGS"
 SETTINGS_FILE: Final = Path("/etc/batchwright/gateway/settings.yaml")
+SHORTEST_TTL: Final = timedelta(minutes=10)
+
 _BATCH_PATH: Final = re.compile(r"s3://[a-zA-Z0-9][-._a-zA-Z0-9]{1,62}/([^\x00]*/)?|file:///([^\x00]+/)?")
 _PATH_SEGMENTS: Final = re.compile(r"[^./:\x00-\x1f][^/:\x00-\x1f]*(/[^./:\x00-\x1f][^/:\x00-\x1f]*)*")
 """Without a colon, which no mount has in its path."""
@@ -25,7 +27,7 @@ _ROOT_PATH: Final = r"^(/[A-Za-z0-9._~-]+)*$"
 Positive = Annotated[int, Field(strict=True, ge=1)]
 NamespaceName = Annotated[str, StringConstraints(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 M = TypeVar("M", bound=Model)
-WindowText = Annotated[str, StringConstraints(pattern=r"^[0-9]+[smh]$")]
+WindowText = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,6}[smh]$")]
 
 
 class InvalidSettings(Exception):  # noqa: N818
@@ -141,8 +143,16 @@ class BatchJobDefaults(Model):
     worker: Worker | None = Field(None, description="As spec.worker of a BatchJob. Default: none.")
     queue_name: str | None = Field(None, description="As spec.queueName of a BatchJob. Default: none.")
     ttl_after_finished: Duration = Field(
-        timedelta(days=7), description="When a finished BatchJob is deleted; its batch stays known. Default: 168h."
+        timedelta(days=7),
+        description="When a finished BatchJob is deleted, 10m or later; its batch stays known. Default: 168h.",
     )
+
+    @field_validator("ttl_after_finished")
+    @classmethod
+    def _outlives_an_outage(cls, value: timedelta) -> timedelta:
+        if value < SHORTEST_TTL:
+            raise ValueError("must be at least 10m: until then a finished BatchJob has to be read for its batch")
+        return value
 
 
 class Settings(Model):

@@ -72,6 +72,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no workers": ({"batchJobs": {"sharding": {"parallelism": 0}}}, "batchJobs.sharding.parallelism"),
     "a timeout that is no duration": ({"batchJobs": {"requests": {"timeout": "soon"}}}, "batchJobs.requests.timeout"),
     "a TTL that is no duration": ({"batchJobs": {"ttlAfterFinished": "7 days"}}, "batchJobs.ttlAfterFinished"),
+    "a TTL too short for a look": ({"batchJobs": {"ttlAfterFinished": "9m"}}, "batchJobs.ttlAfterFinished"),
+    "a window of no time": ({"completionWindows": ["24h", "0s"]}, "completionWindows.1"),
     "no lines": ({"limits": {"openai": {"lines": 0}}}, "limits.openai.lines"),
     "lines as text": ({"limits": {"paths": {"lines": "many"}}}, "limits.paths.lines"),
     "half a batch": ({"limits": {"tenant": {"activeBatches": 0.5}}}, "limits.tenant.activeBatches"),
