@@ -52,7 +52,7 @@ class Keys:
         """The same, some time after the store refused the old ones."""
 
         def mount() -> None:
-            wait_until(lambda: self.rotated.is_set() and REFUSED in caplog.text, 30)
+            wait_until(lambda: self.rotated.is_set() and REFUSED in caplog.text, 150)
             self.mount()
 
         with ThreadPoolExecutor(1) as kubelet:
