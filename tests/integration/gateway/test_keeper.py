@@ -226,6 +226,21 @@ def test_one_batch_that_can_not_be_read_does_not_keep_the_files_from_expiring(ke
     assert keeping.has(file) == (False, False)
 
 
+def test_what_nobody_foresaw_of_one_batch_does_not_keep_the_files_from_expiring(
+    keeping: Keeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = keeping.upload(expires=timedelta(hours=1))
+    keeping.batch(keeping.upload())
+    keeping.pass_by(timedelta(hours=2))
+
+    def fails(*_: object) -> None:
+        raise TypeError("can't compare offset-naive and offset-aware datetimes")
+
+    monkeypatch.setattr("batchwright.gateway.keeper.rounds.current_of_many", fails)
+    keeping.round()
+    assert keeping.has(file) == (False, False)
+
+
 def test_nothing_is_changed_once_the_lease_is_lost(keeping: Keeping) -> None:
     file = keeping.upload(expires=timedelta(hours=1))
     keeping.pass_by(timedelta(hours=2))

@@ -15,7 +15,7 @@ from batchwright.batchfile.layout import WORK_FOLDER, OutputLayout
 from batchwright.batchfile.plan_record import PlanRecord, RecordError, decode_record
 from batchwright.batchfile.shard_record import SummaryRecord
 from batchwright.gateway import ids
-from batchwright.gateway.batches.rendering import counts_of, deleted_state
+from batchwright.gateway.batches.rendering import LATEST, counts_of, deleted_state
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.records.batch_record import OPENAI, BatchRecord, BatchState, Status, Times
 from batchwright.gateway.tenant_folder import TenantFolder
@@ -23,6 +23,9 @@ from batchwright.storage.errors import BucketMissing, NotFound
 
 logger = logging.getLogger(__name__)
 
+_SUMMARY_BYTES: Final = 1 << 20
+_PLAN_BYTES: Final = 16 << 20
+"""So much of a record is read: one of a tenant's own making may be of any size."""
 _STOPPED: Final[dict[Undone, Status]] = {Undone.CANCELLED: "cancelled", Undone.EXPIRED: "expired"}
 
 
@@ -38,14 +41,22 @@ def end_without_batchjob(gateway: Gateway, record: BatchRecord) -> BatchState:
         if fingerprint is None:
             return deleted
         work = layout.work(fingerprint)
-        summary = decode_record(folder.store.read(work.summary), SummaryRecord)
-        model = decode_record(folder.store.read(work.plan), PlanRecord).model
+        summary = decode_record(_beginning(folder, work.summary, _SUMMARY_BYTES), SummaryRecord)
+        model = decode_record(_beginning(folder, work.plan, _PLAN_BYTES), PlanRecord).model
     except (NotFound, BucketMissing):
         return deleted
     except RecordError as error:
         logger.warning("what %s left can't be read: %s", record.id, error)
         return deleted
+    if any(moment is not None and moment.tzinfo is None for moment in (summary.worked_from, summary.finished_at)):
+        logger.warning("what %s left has a time without its zone, which no worker writes", record.id)
+        return deleted
     return _state(record, summary, msgspec.structs.replace(deleted, model=model))
+
+
+def _beginning(folder: TenantFolder, key: str, most: int) -> bytes:
+    """A record; one that is longer is cut, and no record then."""
+    return b"".join(folder.store.stream(key, end=most))
 
 
 def _fingerprint(folder: TenantFolder, layout: OutputLayout) -> str | None:
@@ -65,8 +76,8 @@ def _state(record: BatchRecord, summary: SummaryRecord, deleted: BatchState) -> 
     if undone[Undone.FAILED]:
         return state
     status = next((_STOPPED[code] for code in _STOPPED if undone[code]), "completed")
-    begun = max(record.created_at, summary.worked_from) if summary.worked_from else None
-    end = max(summary.finished_at, begun or record.created_at)
+    begun = min(max(record.created_at, summary.worked_from), LATEST) if summary.worked_from else None
+    end = min(max(summary.finished_at, begun or record.created_at), LATEST)
     cancelling = min(record.cancelling_at or end, end) if status == "cancelled" else None
     times = Times(in_progress_at=begun, cancelling_at=cancelling, **{f"{status}_at": end})
     message = f"It had ended as {status} before its BatchJob was deleted."

@@ -35,6 +35,8 @@ _ENDED: Final[Mapping[Phase, Status]] = {
     Phase.CANCELLED: "cancelled",
     Phase.EXPIRED: "expired",
 }
+LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+"""No moment of a batch is later: a tenant may write any into its BatchJob, and what is kept is counted from them."""
 _WORD_STARTS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -215,7 +217,7 @@ def _times(record: BatchRecord, status: BatchJobStatus, shown: Status, cancellin
     latest = max(moment for moment in (record.created_at, begun, finalizing, cancelling) if moment is not None)
 
     def end(status_name: Status, moment: datetime | None) -> datetime | None:
-        return max(latest, moment or latest) if shown == status_name else None
+        return _not_before(latest, moment or latest) if shown == status_name else None
 
     return Times(
         in_progress_at=begun,
@@ -229,7 +231,7 @@ def _times(record: BatchRecord, status: BatchJobStatus, shown: Status, cancellin
 
 
 def _not_before(earliest: datetime, moment: datetime | None) -> datetime | None:
-    return None if moment is None else max(earliest, moment)
+    return None if moment is None else min(max(earliest, moment), LATEST)
 
 
 def _errors(record: BatchRecord, status: BatchJobStatus) -> tuple[BatchError, ...]:

@@ -1,5 +1,6 @@
 """When records have to be looked at, so that a round needs to read only those that are new or whose time has come."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -8,6 +9,8 @@ from typing import Final, Generic
 from batchwright.gateway.records.batch_record import BatchRecord, Times
 from batchwright.gateway.records.file_record import FileRecord
 from batchwright.gateway.records.record_store import Entry, R, Stored
+
+logger = logging.getLogger(__name__)
 
 ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
 """In each round."""
@@ -61,10 +64,15 @@ class Schedule(Generic[R]):
             place = (entry.namespace, entry.identity)
             known, stored = before.get(place), None
             if known is None or known.etag != entry.etag:
-                stored = self._read(*place)
-                if stored is None:  # deleted since it was listed
+                try:
+                    stored = self._read(*place)
+                    if stored is None:  # deleted since it was listed
+                        continue
+                    known = _Known(stored.etag, self._when(stored.record))
+                except (ValueError, OverflowError):
+                    # Of another version of the gateway, or damaged. The others have their turn all the same.
+                    logger.exception("the record %s of %s can't be read", entry.identity, entry.namespace)
                     continue
-                known = _Known(stored.etag, self._when(stored.record))
             self._known[place] = known
             if known.due is not None and known.due <= now:
                 stored = stored or self._read(*place)

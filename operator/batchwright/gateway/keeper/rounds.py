@@ -103,11 +103,15 @@ class Rounds:
 
 @contextmanager
 def _tolerated(what: str) -> Iterator[None]:
-    """One record that can't be looked after doesn't keep the others from it."""
+    """One record that can't be looked after doesn't keep the others from it: a tenant can write into its BatchJobs and
+    its folder what nobody foresaw.
+    """
     try:
         yield
     except (ApiError, StorageError, KubernetesError, RecordNotDeleted) as error:
         logger.warning("%s could not be looked after, and will be in the next round: %s", what, error)
+    except Exception:
+        logger.exception("%s could not be looked after, and will be in the next round", what)
 
 
 def _chunks(items: Iterator[T], size: int) -> Iterator[list[T]]:

@@ -53,7 +53,7 @@ def router(gateway: Gateway) -> APIRouter:
         after: Annotated[str | None, Query(max_length=16_000, description="`last_id` of the page before.")] = None,
         limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Lines at most.")] = DEFAULT_LIMIT,
     ) -> Response:
-        request.state.object_id = batch_id
+        request.state.object_id = batch_id if ids.is_batch_id(batch_id) else None
         stored, state = current(gateway, find_batch(gateway, principal, batch_id, face=OPENAI))
         try:
             cursor = decode(after) if after else Cursor()

@@ -8,17 +8,21 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
+import msgspec
+
 from batchwright.api.names import ERRORS_OBJECT, RESULTS_OBJECT
 from batchwright.batchfile.layout import OutputLayout, WorkLayout
 from batchwright.batchfile.plan_record import RecordError, decode_record
-from batchwright.batchfile.shard_record import ERRORS, RESULTS, ShardFile, ShardRecord
+from batchwright.batchfile.shard_record import ERRORS, RESULTS, ShardFile, ShardRecord, Totals
 from batchwright.gateway.tenant_folder import TenantFolder
-from batchwright.storage.errors import NotFound
+from batchwright.storage.errors import NotFound, ObjectChanged
 from batchwright.storage.protocol import ObjectInfo, ObjectStore
 
 READERS: Final = 16
 KEPT: Final = 20_000
 """Shard records kept in memory, of a few hundred bytes each."""
+MOST_BYTES: Final = 1 << 20
+"""Of a record. A larger one is none that a worker wrote, and isn't read."""
 KINDS: Final = (RESULTS, ERRORS)
 """What a client gets of a shard, in this order."""
 _FINGERPRINT: Final = re.compile(r"[0-9a-f]{16}(?:-[0-9]{1,6})?")
@@ -70,9 +74,12 @@ class ShardRecords:
                 self._kept.move_to_end(place)
                 return self._kept[place]
         try:
-            record = decode_record(store.read(info.key), ShardRecord)
-        except (NotFound, RecordError):
+            data = b"".join(store.stream(info.key, end=MOST_BYTES, if_match=info.etag))
+            found = decode_record(data, ShardRecord)
+        except (NotFound, ObjectChanged, RecordError):
             return None
+        # Without what may be large in it and isn't shown: many of them are kept.
+        record = msgspec.structs.replace(found, attempt="", totals=Totals(), retry=None)
         with self._lock:
             self._kept[place] = record
             while len(self._kept) > KEPT:
@@ -83,13 +90,19 @@ class ShardRecords:
 def _records(store: ObjectStore, layout: WorkLayout) -> Iterator[tuple[int, ObjectInfo]]:
     for info in store.list(layout.records):
         shard = layout.shard_of_record(info.key)
-        if shard is not None:
+        if shard is not None and info.size <= MOST_BYTES:
             yield shard, info
 
 
 def _keeps_to(base: str, record: ShardRecord) -> bool:
     files = (file for kind in KINDS if (file := record.file(kind)) is not None)
-    return all(file.key.startswith(base) and file.bytes >= 0 and file.start >= 0 for file in files)
+    return all(_lies_in(base, file.key) and file.bytes >= 0 and file.start >= 0 for file in files)
+
+
+def _lies_in(base: str, key: str) -> bool:
+    """Also for a store that keeps keys as paths, and would follow a `..`."""
+    inside = key.removeprefix(base)
+    return key.startswith(base) and not any(word in ("", ".", "..") for word in inside.split("/"))
 
 
 def as_written(records: Mapping[int, ShardRecord]) -> Iterator[Committed]:

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query, Request
 
+from batchwright.gateway import ids
 from batchwright.gateway.batches.cancelling import cancel
 from batchwright.gateway.batches.current import Current, current, current_of_many
 from batchwright.gateway.batches.finding import find_batch
@@ -81,7 +82,7 @@ def router(gateway: Gateway) -> APIRouter:
     @routes.post("/v1/batches/{batch_id}/cancel/", include_in_schema=False)
     @routes.post("/v1/batches/{batch_id}/cancel", summary="Cancel a batch; what is finished stays")
     def cancel_batch(batch_id: str, request: Request, principal: Annotated[Principal, may_cancel]) -> CreatedBatch:
-        request.state.object_id = batch_id
+        request.state.object_id = batch_id if ids.is_batch_id(batch_id) else None
         stored, state = cancel(gateway, find_batch(gateway, principal, batch_id, face=PATHS))
         return rendering.created(stored.record, state)
 

@@ -263,6 +263,17 @@ class TestDeletions:
 
         assert shared.get(batch_id)["errors"]["data"][0]["code"] == "batchjob_deleted"
 
+    @pytest.mark.parametrize("finished", [datetime(2026, 1, 1), datetime(9999, 12, 31, 23, tzinfo=UTC)])  # noqa: DTZ001
+    def test_a_summary_of_a_tenants_own_making_does_no_harm(self, shared: BatchWorld, finished: datetime) -> None:
+        batch_id = shared.create(output_expires_after={"anchor": "created_at", "seconds": 3600})
+        summary = SummaryRecord("f1", 10, Totals(10), {}, finished)
+        shared.publish(batch_id, ".batchwright/f1/summary.json", encode_record(summary))
+        shared.publish(batch_id, ".batchwright/f1/plan.json", encode_record(PLAN))
+        shared.finish(batch_id, results=RESULTS)
+        shared.delete_batchjob(batch_id)
+
+        assert shared.get(batch_id)["status"] in ("completed", "failed")
+
     def test_one_that_nobody_saw_created_is_created_again(self, shared: BatchWorld) -> None:
         batch_id = shared.create()
         stored = shared.gateway.batches.get("team-a", batch_id)

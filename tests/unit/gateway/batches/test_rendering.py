@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types import Batch as OfficialBatch
 
+from batchwright.api import names
 from batchwright.api.conditions import TERMINAL_PHASES, Phase, Reason
 from batchwright.gateway.batches import schema
 from batchwright.gateway.batches.rendering import (
@@ -296,6 +297,17 @@ def batches(draw: st.DrawFn) -> tuple[Any, dict[str, Any]]:
     reason = draw(st.sampled_from([reason.value for reason in Reason]))
     phase = status.pop("phase", None)
     return of, batchjob(of, phase, reason, **status)
+
+
+def test_a_moment_that_a_tenant_made_up_can_still_be_counted_from() -> None:
+    """Whoever may patch a BatchJob may write any time into its annotation."""
+    of = record()
+    job = batchjob(of, "cancelled", Reason.CANCELLED.value)
+    job["metadata"]["annotations"] = {names.ANNOTATION_CANCELLING_AT: "9999-12-31T23:59:59Z"}
+    end = ended_at(state_of(of, job))
+
+    assert end is not None
+    assert end + timedelta(days=30) > end
 
 
 class TestLaws:

@@ -112,6 +112,19 @@ def test_a_record_that_is_deleted_between_listing_and_reading_is_passed_over() -
     assert list(schedule.due([Entry("team-a", "file-1", "1")], NOON)) == []
 
 
+@pytest.mark.parametrize("failure", [msgspec.DecodeError("truncated"), OverflowError("date value out of range")])
+def test_a_record_that_cant_be_read_keeps_no_other_one_from_its_turn(records: Records, failure: Exception) -> None:
+    def read(namespace: str, identity: str) -> Stored[FileRecord] | None:
+        if identity == "damaged":
+            raise failure
+        return records.read(namespace, identity)
+
+    schedule = Schedule(read, file_is_due)
+    records.put("past", NOON)
+    entries = [Entry("team-a", identity, "1") for identity in ("damaged", "past")]
+    assert [stored.record.id for stored in schedule.due(entries, NOON)] == ["past"]
+
+
 def test_records_are_as_they_were_written() -> None:
     record = batch(ended(completed_at=NOON))
     assert msgspec.json.decode(msgspec.json.encode(record), type=BatchRecord) == record

@@ -156,6 +156,9 @@ def test_a_place_within_a_line_is_none(offset: int) -> None:
 
 FORGED: Mapping[str, ShardFile] = {
     "of another tenant": ShardFile("../team-b/batch-2/results.jsonl", 10, 1),
+    "of another tenant, by a way through its own folder": ShardFile(
+        "batch-1/../../team-b/batch-2/results.jsonl", 10, 1
+    ),
     "of another batch": ShardFile("batch-2/results.jsonl", 10, 1),
     "with a prefix that only looks like it": ShardFile("batch-1x/results.jsonl", 10, 1),
     "of a negative size": ShardFile("batch-1/results.jsonl", -1, 1),
@@ -168,6 +171,16 @@ def test_a_record_that_names_a_file_elsewhere_is_passed_over(file: ShardFile) ->
     with work_of([(1, 0), (1, 0)]) as work:
         work.commit(0, results=file)
         work.commit(1)
+        assert work.read_all(Cursor(), 10)[0] == work.lines(1)[RESULTS]
+
+
+def test_a_record_larger_than_any_worker_writes_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    with work_of([(1, 0), (1, 0)]) as work:
+        work.commit(0)
+        work.commit(1)
+        largest = max(info.size for info in work.store.list(LAYOUT.records))
+        monkeypatch.setattr("batchwright.gateway.partial_results.shards.MOST_BYTES", largest)
+        work.store.write(LAYOUT.record(0), b" " + work.store.read(LAYOUT.record(0)) + b" " * largest)
         assert work.read_all(Cursor(), 10)[0] == work.lines(1)[RESULTS]
 
 
