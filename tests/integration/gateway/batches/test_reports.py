@@ -23,8 +23,18 @@
 | endpoint without its leading slash                | test_endpoint_without_its_leading_slash                      |
 | client retry makes two batches                    | test_client_retry_makes_two_batches                          |
 
-The rest is not of batches' routes: what the worker sends and writes is tested under tests/unit/batchfile and
-tests/integration/worker, files under tests/integration/gateway/files.
+The rest is not of batches' routes:
+
+| Report                                  | Test elsewhere                                                          |
+|-----------------------------------------|-------------------------------------------------------------------------|
+| purpose unchecked, at the upload        | unit/gateway/files/test_form.py, test_another_purpose_is_…              |
+| overlong filename                       | unit/gateway/files/test_form.py, test_overlong_names_…                  |
+| file unreadable just after upload       | integration/gateway/files/test_uploads.py, test_the_official_client_…   |
+| whole file in memory                    | integration/gateway/files/test_processes.py, test_a_file_of_two_…       |
+| `GET /v1/files/` 405                    | integration/gateway/files/test_listing.py, test_a_trailing_slash_…      |
+| file listing limited to 20              | integration/gateway/files/test_listing.py, test_where_nobody_says_…     |
+| 200 with empty body                     | unit/worker/server/test_verdicts.py, test_a_200_that_is_no_whole_…      |
+| cancelled lines lost or in two files    | property/test_closing.py, test_each_request_ends_once_…                 |
 """
 
 import json

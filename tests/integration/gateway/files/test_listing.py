@@ -52,6 +52,14 @@ def test_a_page_knows_its_ends_and_whether_there_is_more(service: FilesService, 
         assert http.get("/v1/files", params={"after": newest_first[11]}).json()["data"] == []
 
 
+def test_where_nobody_says_a_number_a_page_has_more_than_20(volume_service: FilesService) -> None:
+    newest_first = [record(volume_service, age) for age in range(25)]
+    with volume_service.http() as http:
+        page = http.get("/v1/files").json()
+    assert [file["id"] for file in page["data"]] == newest_first
+    assert not page["has_more"]
+
+
 @pytest.mark.parametrize("order", ["desc", "asc"])
 def test_a_page_of_one_purpose_is_filled_before_it_says_that_there_is_more(
     service: FilesService, newest_first: list[str], order: str
