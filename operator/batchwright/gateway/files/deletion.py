@@ -52,10 +52,13 @@ def lies_in_tenant_folder(record: FileRecord) -> bool:
 
 
 def live_reader(gateway: Gateway, record: FileRecord) -> str | None:
-    """The id of a batch that reads an upload and has not ended."""
-    for batchjob in gateway.batchjobs.list(record.namespace, f"{names.LABEL_GATEWAY}=openai"):
+    """The id of a batch, of either face, that reads an upload and has not ended. One by path names it by its URI."""
+    uri = f"{gateway.tenant(record.namespace).uri}{record.key}"
+    for batchjob in gateway.batchjobs.list(record.namespace, names.LABEL_GATEWAY):
         annotations = batchjob["metadata"].get("annotations") or {}
-        if annotations.get(names.ANNOTATION_INPUT_FILE_ID) == record.id and not _has_ended(batchjob):
+        source = ((batchjob.get("spec") or {}).get("input") or {}).get("uri")
+        reads = source == uri or annotations.get(names.ANNOTATION_INPUT_FILE_ID) == record.id
+        if reads and not _has_ended(batchjob):
             return str(annotations.get(names.ANNOTATION_BATCH_ID) or batchjob["metadata"]["name"])
     return None
 

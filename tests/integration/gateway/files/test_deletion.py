@@ -61,6 +61,28 @@ def test_what_a_live_batch_reads_stays_and_the_batch_is_named(
     assert service.openai().files.content(file_id).content == LINE
 
 
+def test_what_a_live_batch_reads_by_its_uri_stays_too(service: FilesService, file_id: str) -> None:
+    batch = new_batch_id(service.gateway.clock())
+    name = batchjob_name(batch)
+    service.api.put(
+        f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}/{names.PLURAL}/{name}",
+        {
+            "metadata": {
+                "name": name,
+                "namespace": NAMESPACE,
+                "labels": {names.LABEL_GATEWAY: "paths"},
+                "annotations": {names.ANNOTATION_BATCH_ID: batch},
+            },
+            "spec": {"input": {"uri": f"{service.gateway.tenant(NAMESPACE).uri}{file_id}"}},
+        },
+    )
+    with service.http() as http:
+        answer = http.delete(f"/v1/files/{file_id}")
+    assert answer.status_code == 409
+    assert batch in answer.json()["error"]["message"]
+    assert service.openai().files.content(file_id).content == LINE
+
+
 @pytest.mark.parametrize("phase", ["completed", "failed", "cancelled", "expired"])
 def test_what_ended_batches_have_read_can_be_deleted(service: FilesService, file_id: str, phase: str) -> None:
     batchjob(service, file_id, phase)
