@@ -13,13 +13,20 @@ def authenticated(gateway: Gateway, verb: Verb) -> Callable[[Request], Principal
     """A dependency that gives who asks, once they may do this and not too often."""
 
     def principal(request: Request) -> Principal:
-        found = gateway.authenticator.authenticate(request.headers)
-        request.state.principal = found
-        # In this order: whoever names a namespace that isn't theirs must not use up its requests.
-        gateway.authenticator.authorize(found, verb)
-        gateway.rate.check(found)
-        return found
+        return admit(gateway, request, gateway.authenticator.authenticate(request.headers), verb)
 
+    return principal
+
+
+def admit(gateway: Gateway, request: Request, principal: Principal, verb: Verb) -> Principal:
+    """Who asks, once they may do this and not too often; also where they were found out otherwise than by headers.
+
+    Raises ApiError.
+    """
+    request.state.principal = principal
+    # In this order: whoever names a namespace that isn't theirs must not use up its requests.
+    gateway.authenticator.authorize(principal, verb)
+    gateway.rate.check(principal)
     return principal
 
 

@@ -8,6 +8,7 @@ from fastapi import Request
 
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
+from batchwright.gateway.http.dependencies import admit
 from batchwright.gateway.page.assets import Assets
 from batchwright.gateway.page.batch_list import Views
 from batchwright.gateway.page.page_route import SignInNeeded
@@ -34,11 +35,7 @@ class Page:
             session = session_of(request)
             if session is None:
                 raise SignInNeeded
-            found = self.identify(session)
-            request.state.principal = found
-            self.gateway.rate.check(found)
-            self.gateway.authenticator.authorize(found, verb)
-            return found
+            return admit(self.gateway, request, self.identify(session), verb)
 
         return principal
 

@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from batchwright.gateway.errors import ApiError, invalid_api_key
+from batchwright.gateway.http.dependencies import admit
 from batchwright.gateway.http.error_handlers import as_api_error
 from batchwright.gateway.page import session
 from batchwright.gateway.page.context import Page
@@ -70,7 +71,4 @@ def add_routes(page: Page, routes: APIRouter) -> None:
 
 def _check(page: Page, request: Request, entered: session.Session) -> None:
     """See that a key is known, and may see batches. Raises SignInNeeded, ApiError."""
-    principal = page.identify(entered)
-    request.state.principal = principal
-    page.gateway.rate.check(principal)
-    page.gateway.authenticator.authorize(principal, "list")
+    admit(page.gateway, request, page.identify(entered), "list")
