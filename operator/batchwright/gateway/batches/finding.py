@@ -5,6 +5,7 @@ from batchwright.gateway.context import Gateway
 from batchwright.gateway.principal import Principal
 from batchwright.gateway.records.batch_record import BatchRecord, Face
 from batchwright.gateway.records.record_store import Stored
+from batchwright.gateway.records.visible import visible_record
 
 
 def find_batch(
@@ -15,13 +16,7 @@ def find_batch(
     Raises:
         ApiError: 404. There is none, it is another tenant's, or it came by another face: nobody learns which.
     """
-    found = _look_up(gateway, principal, batch_id) if ids.is_batch_id(batch_id) else None
+    found = visible_record(gateway.batches, principal, batch_id) if ids.is_batch_id(batch_id) else None
     if found is None or face not in (None, found.record.face):
         raise errors.no_such_batch(batch_id)
     return found
-
-
-def _look_up(gateway: Gateway, principal: Principal, batch_id: str) -> Stored[BatchRecord] | None:
-    if principal.namespace is not None:
-        return gateway.batches.get(principal.namespace, batch_id)
-    return gateway.batches.find(batch_id) if principal.admin else None

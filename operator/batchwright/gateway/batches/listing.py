@@ -11,6 +11,7 @@ from batchwright.gateway.context import Gateway
 from batchwright.gateway.principal import Principal
 from batchwright.gateway.records.batch_record import BatchRecord, Face, Status
 from batchwright.gateway.records.record_store import Stored
+from batchwright.gateway.records.visible import visible_records
 
 _CHUNK: Final = 100
 
@@ -44,16 +45,11 @@ def list_batches(
     """
     if after is not None and not ids.is_batch_id(after):
         raise errors.no_such_batch(after)
-    records = (stored for stored in _records(gateway, principal, after) if face in (None, stored.record.face))
+    visible = visible_records(gateway.batches, principal, after=after)
+    records = (stored for stored in visible if face in (None, stored.record.face))
     # One more than asked for tells whether there are more.
     found = list(islice(_in_status(gateway, records, status, limit + 1), limit + 1))
     return BatchPage(found[:limit], len(found) > limit)
-
-
-def _records(gateway: Gateway, principal: Principal, after: str | None) -> Iterator[Stored[BatchRecord]]:
-    if principal.namespace is not None:
-        return gateway.batches.list(principal.namespace, after=after)
-    return gateway.batches.list_all(after=after) if principal.admin else iter(())
 
 
 def _in_status(

@@ -8,6 +8,7 @@ from batchwright.gateway.ids import is_file_id
 from batchwright.gateway.principal import Principal
 from batchwright.gateway.records.file_record import FileRecord
 from batchwright.gateway.records.record_store import Stored
+from batchwright.gateway.records.visible import visible_record
 
 
 def find_file(gateway: Gateway, principal: Principal, file_id: str) -> Stored[FileRecord]:
@@ -16,7 +17,7 @@ def find_file(gateway: Gateway, principal: Principal, file_id: str) -> Stored[Fi
     Raises:
         ApiError: 404 in the same words for one that never was, is another tenant's, or has expired.
     """
-    stored = _stored(gateway, principal, file_id) if is_file_id(file_id) else None
+    stored = visible_record(gateway.files, principal, file_id) if is_file_id(file_id) else None
     if stored is None or is_expired(stored.record, gateway.clock()):
         raise errors.no_such_file(file_id)
     return stored
@@ -25,9 +26,3 @@ def find_file(gateway: Gateway, principal: Principal, file_id: str) -> Stored[Fi
 def is_expired(record: FileRecord, now: datetime) -> bool:
     """Whether a file is gone for everybody, though the keeper may not have removed it yet."""
     return record.expires_at is not None and record.expires_at <= now
-
-
-def _stored(gateway: Gateway, principal: Principal, file_id: str) -> Stored[FileRecord] | None:
-    if principal.namespace is None:
-        return gateway.files.find(file_id) if principal.admin else None
-    return gateway.files.get(principal.namespace, file_id)

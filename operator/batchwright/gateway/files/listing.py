@@ -12,6 +12,7 @@ from batchwright.gateway.files.finding import is_expired
 from batchwright.gateway.ids import is_file_id
 from batchwright.gateway.principal import Principal
 from batchwright.gateway.records.file_record import FileRecord
+from batchwright.gateway.records.visible import visible_records
 
 MOST: Final = 10_000
 """Files of a page, and how many it has where nothing is said."""
@@ -53,10 +54,6 @@ def page_of(gateway: Gateway, principal: Principal, query: FileQuery) -> FilePag
 
 def _records(gateway: Gateway, principal: Principal, query: FileQuery) -> Generator[FileRecord, None, None]:
     oldest_first, now = query.order == "asc", gateway.clock()
-    if principal.namespace is None:
-        stored = gateway.files.list_all(after=query.after, oldest_first=oldest_first)
-    else:
-        stored = gateway.files.list(principal.namespace, after=query.after, oldest_first=oldest_first)
-    for one in stored:
+    for one in visible_records(gateway.files, principal, after=query.after, oldest_first=oldest_first):
         if query.purpose in (None, one.record.purpose) and not is_expired(one.record, now):
             yield one.record

@@ -3,11 +3,10 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from threading import Lock
 from typing import Final
 
-from batchwright.gateway.batches.current import current_of_many
+from batchwright.gateway.batches.listing import list_batches
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.ids import is_file_id
 from batchwright.gateway.page.batch_view import BatchView
@@ -38,16 +37,9 @@ class Views:
 
     def listed(self, principal: Principal, after: str | None) -> ListedBatches:
         """A page of the batches that somebody may see, of both faces, the newest first."""
-        batches = self._gateway.batches
-        found = (
-            batches.list_all(after=after)
-            if principal.namespace is None
-            else batches.list(principal.namespace, after=after)
-        )
-        some = list(islice(found, PAGE + 1))
-        shown = current_of_many(self._gateway, some[:PAGE])
-        views = [self.view(stored, state) for stored, state in shown]
-        return ListedBatches(views, views[-1].id if len(some) > PAGE else None)
+        page = list_batches(self._gateway, principal, limit=PAGE, after=after)
+        views = [self.view(stored, state) for stored, state in page.batches]
+        return ListedBatches(views, views[-1].id if page.has_more else None)
 
     def view(self, stored: Stored[BatchRecord], state: BatchState) -> BatchView:
         """One batch."""

@@ -1,15 +1,15 @@
 """`/resource_server/…`: path-based batches, and a cancel, which the services that began this form lack."""
 
 from http import HTTPStatus
-from itertools import islice
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query, Request
 
 from batchwright.gateway import ids
 from batchwright.gateway.batches.cancelling import cancel
-from batchwright.gateway.batches.current import Current, current, current_of_many
+from batchwright.gateway.batches.current import current
 from batchwright.gateway.batches.finding import find_batch
+from batchwright.gateway.batches.listing import list_batches
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
 from batchwright.gateway.http.dependencies import authenticated
@@ -50,12 +50,13 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.get("/v1/batches/", include_in_schema=False)
     @routes.get("/v1/batches", summary="List batches, the newest first")
-    def list_batches(
+    def list_(
         principal: Annotated[Principal, may_list],
         status: Annotated[PathStatus | None, Query(description="Only those of this state.")] = None,
     ) -> list[ListedBatch]:
-        batches = (rendering.listed(stored.record, state) for stored, state in _newest(gateway, principal))
-        return [batch for batch in batches if status in (None, batch.status)]
+        newest = list_batches(gateway, principal, limit=LISTED, face=PATHS).batches
+        shown = (rendering.listed(stored.record, state) for stored, state in newest)
+        return [batch for batch in shown if status in (None, batch.status)]
 
     @routes.get("/v1/batches/{batch_id}/", include_in_schema=False)
     @routes.get("/v1/batches/{batch_id}", summary="The state of a batch, as a bare JSON string")
@@ -87,10 +88,3 @@ def router(gateway: Gateway) -> APIRouter:
         return rendering.created(stored.record, state)
 
     return routes
-
-
-def _newest(gateway: Gateway, principal: Principal) -> list[Current]:
-    namespace = principal.namespace
-    found = gateway.batches.list_all() if namespace is None else gateway.batches.list(namespace)
-    of_this_face = (stored for stored in found if stored.record.face == PATHS)
-    return current_of_many(gateway, list(islice(of_this_face, LISTED)))
