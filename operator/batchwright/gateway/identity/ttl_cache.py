@@ -1,10 +1,10 @@
 """Answers that are kept for a time: a bounded number of them, the least used go first."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from threading import Lock
 from typing import Generic, TypeVar
+
+from batchwright.gateway.recent import RecentValues
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -15,28 +15,17 @@ class TtlCache(Generic[K, V]):
 
     def __init__(self, size: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         """size: most values. clock: seconds, from any moment on."""
-        self._size = size
         self._clock = clock
-        self._lock = Lock()
-        self._kept: OrderedDict[K, tuple[V, float]] = OrderedDict()
+        self._kept: RecentValues[K, tuple[V, float]] = RecentValues(size)
 
     def get(self, key: K) -> V | None:
         """A value that is still kept."""
-        with self._lock:
-            found = self._kept.get(key)
-            if found is None:
-                return None
-            value, until = found
-            if self._clock() >= until:
-                del self._kept[key]
-                return None
-            self._kept.move_to_end(key)
-            return value
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        value, until = found
+        return value if self._clock() < until else None
 
     def put(self, key: K, value: V, seconds: float) -> None:
         """Keep a value for so long."""
-        with self._lock:
-            self._kept[key] = (value, self._clock() + seconds)
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
+        self._kept.put(key, (value, self._clock() + seconds))

@@ -1,9 +1,7 @@
 """The batches of a page of the list, and the names that their inputs have. Methods block."""
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import Final
 
 from batchwright.gateway.batches.listing import list_batches
@@ -11,6 +9,7 @@ from batchwright.gateway.context import Gateway
 from batchwright.gateway.ids import is_file_id
 from batchwright.gateway.page.batch_view import BatchView
 from batchwright.gateway.principal import Principal
+from batchwright.gateway.recent import RecentValues
 from batchwright.gateway.records.batch_record import BatchRecord, BatchState
 from batchwright.gateway.records.record_store import Stored
 
@@ -32,8 +31,7 @@ class Views:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._names: OrderedDict[tuple[str, str], str | None] = OrderedDict()
-        self._lock = Lock()
+        self._names: RecentValues[tuple[str, str], tuple[str | None]] = RecentValues(_KEPT_NAMES)
 
     def listed(self, principal: Principal, after: str | None) -> ListedBatches:
         """A page of the batches that somebody may see, of both faces, the newest first."""
@@ -50,17 +48,12 @@ class Views:
         if record.input_file_id is None or not is_file_id(record.input_file_id):
             return None
         place = (record.namespace, record.input_file_id)
-        with self._lock:
-            if place in self._names:
-                self._names.move_to_end(place)
-                return self._names[place]
-        stored = self._gateway.files.get(*place)
-        name = stored.record.filename if stored else None
-        with self._lock:
-            self._names[place] = name
-            while len(self._names) > _KEPT_NAMES:
-                self._names.popitem(last=False)
-        return name
+        kept = self._names.get(place)
+        if kept is None:
+            stored = self._gateway.files.get(*place)
+            kept = (stored.record.filename if stored else None,)
+            self._names.put(place, kept)
+        return kept[0]
 
     def _title(self, record: BatchRecord) -> str:
         if record.path_request is not None:

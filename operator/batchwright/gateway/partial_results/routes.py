@@ -17,13 +17,16 @@ from batchwright.gateway.errors import ApiError
 from batchwright.gateway.http.dependencies import authenticated
 from batchwright.gateway.partial_results.cursor import Cursor, decode
 from batchwright.gateway.partial_results.page import Page, read_page
-from batchwright.gateway.partial_results.shards import Committed, ShardRecords, as_published, as_written
+from batchwright.gateway.partial_results.shards import Committed, as_published, as_written, committed
 from batchwright.gateway.principal import Principal
 from batchwright.gateway.records.batch_record import OPENAI, BatchRecord, BatchState
+from batchwright.gateway.shard_records import ShardRecords
 from batchwright.storage.errors import NotFound
 
 DEFAULT_LIMIT: Final = 1000
 MAX_LIMIT: Final = 10_000
+KEPT: Final = 20_000
+"""Shard records kept in memory."""
 
 
 class Results(BaseModel):
@@ -39,7 +42,7 @@ class Results(BaseModel):
 def router(gateway: Gateway) -> APIRouter:
     """The route."""
     routes = APIRouter(tags=["batches"])
-    shard_records = ShardRecords()
+    shard_records = ShardRecords(KEPT)
 
     @routes.get(
         "/v1/batches/{batch_id}/results",
@@ -86,12 +89,12 @@ def _page(
     def of(shards: Iterable[Committed]) -> Page:
         return read_page(folder.store, shards, cursor, limit)
 
-    records = shard_records.committed(folder, batchjob, state.fingerprint)
+    records = committed(shard_records, folder, batchjob, state.fingerprint)
     if not state.ended:
         try:
             return of(as_written(records))
         except NotFound:
-            records = shard_records.committed(folder, batchjob, state.fingerprint)
+            records = committed(shard_records, folder, batchjob, state.fingerprint)
     try:
         return of(as_published(folder, batchjob, records))
     except NotFound as error:

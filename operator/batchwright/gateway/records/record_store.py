@@ -5,18 +5,17 @@ two replicas one loses and looks again. A listing tells ETags, by which decoded 
 next: a record that hasn't changed is read once.
 """
 
-from collections import OrderedDict
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from operator import gt, itemgetter, lt
-from threading import Lock
 from typing import Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from batchwright.gateway.recent import RecentValues
 from batchwright.storage.errors import NotFound, PreconditionFailed
 from batchwright.storage.protocol import ObjectInfo, ObjectStore
 
@@ -66,9 +65,7 @@ class RecordStore(Generic[R]):
         self._store = store
         self._prefix = prefix
         self._kind = kind
-        self._kept = kept
-        self._cache: OrderedDict[tuple[str, str], R] = OrderedDict()
-        self._lock = Lock()
+        self._kept: RecentValues[tuple[str, str], R] = RecentValues(kept)
 
     def create(self, namespace: str, identity: str, record: R) -> Stored[R]:
         """Write a record that must be new. Raises Exists."""
@@ -155,20 +152,15 @@ class RecordStore(Generic[R]):
                         yield stored
 
     def _fetch(self, info: ObjectInfo) -> Stored[R] | None:
-        with self._lock:
-            kept = self._cache.get((info.key, info.etag))
-            if kept is not None:
-                self._cache.move_to_end((info.key, info.etag))
-                return Stored(kept, info.etag)
+        kept = self._kept.get((info.key, info.etag))
+        if kept is not None:
+            return Stored(kept, info.etag)
         try:
             found = self._store.fetch(info.key)
         except NotFound:  # deleted since it was listed
             return None
         stored = Stored(self._decode(found.data), found.info.etag)
-        with self._lock:
-            self._cache[info.key, stored.etag] = stored.record
-            while len(self._cache) > self._kept:
-                self._cache.popitem(last=False)
+        self._kept.put((info.key, stored.etag), stored.record)
         return stored
 
     def _decode(self, data: bytes) -> R:

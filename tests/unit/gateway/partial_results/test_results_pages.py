@@ -16,7 +16,8 @@ from batchwright.batchfile.shard_record import ERRORS, RESULTS, ShardFile, Shard
 from batchwright.gateway.partial_results import page
 from batchwright.gateway.partial_results.cursor import Cursor, decode
 from batchwright.gateway.partial_results.page import read_page
-from batchwright.gateway.partial_results.shards import ShardRecords, as_published, as_written
+from batchwright.gateway.partial_results.shards import as_published, as_written, committed
+from batchwright.gateway.shard_records import ShardRecords
 from batchwright.gateway.tenant_folder import TenantFolder
 from batchwright.storage.errors import NotFound
 from batchwright.storage.file import FileStore
@@ -36,7 +37,7 @@ class Work:
         self.store = FileStore(root)
         self.folder = TenantFolder("team-a", self.store, "", f"file://{root}/")
         self.shards = shards
-        self.records = ShardRecords()
+        self.reader = ShardRecords(100)
 
     def lines(self, shard: int) -> dict[str, list[bytes]]:
         results, failures = self.shards[shard]
@@ -63,7 +64,7 @@ class Work:
         assert not self.store.delete(info.key for info in self.store.list(LAYOUT.shard_files))
 
     def read(self, cursor: Cursor, limit: int, *, ended: bool = False) -> page.Page:
-        records = self.records.committed(self.folder, BATCHJOB, FINGERPRINT)
+        records = committed(self.reader, self.folder, BATCHJOB, FINGERPRINT)
         shards = as_published(self.folder, BATCHJOB, records) if ended else as_written(records)
         return read_page(self.store, shards, cursor, limit)
 
@@ -179,7 +180,7 @@ def test_a_record_larger_than_any_worker_writes_is_not_read(monkeypatch: pytest.
         work.commit(0)
         work.commit(1)
         largest = max(info.size for info in work.store.list(LAYOUT.records))
-        monkeypatch.setattr("batchwright.gateway.partial_results.shards.MOST_BYTES", largest)
+        monkeypatch.setattr("batchwright.gateway.shard_records.MOST_BYTES", largest)
         work.store.write(LAYOUT.record(0), b" " + work.store.read(LAYOUT.record(0)) + b" " * largest)
         assert work.read_all(Cursor(), 10)[0] == work.lines(1)[RESULTS]
 
@@ -188,7 +189,7 @@ def test_a_record_larger_than_any_worker_writes_is_not_read(monkeypatch: pytest.
 def test_a_fingerprint_that_is_none_has_no_shards(fingerprint: str) -> None:
     with work_of([(1, 0)]) as work:
         work.commit(0)
-        assert work.records.committed(work.folder, BATCHJOB, fingerprint) == {}
+        assert committed(work.reader, work.folder, BATCHJOB, fingerprint) == {}
 
 
 @pytest.mark.parametrize("text", ["x", "====", "MC8v", "LTEvLzA", "MC8xLy0x", "Lzk5Ly8w", "é"])
