@@ -89,8 +89,7 @@ class Rounds:
         """What replicas that were killed had begun to upload; each has its time in its id."""
         gateway = self._gateway
         oldest = gateway.clock() - gateway.settings.upload_deadline
-        tenants = {entry.namespace for store in (gateway.files, gateway.batches) for entry in store.entries()}
-        for namespace in sorted(tenants):
+        for namespace in sorted(self._files.namespaces | self._batches.namespaces):
             may_act()
             folder = gateway.tenant(namespace)
 
