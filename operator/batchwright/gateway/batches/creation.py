@@ -5,7 +5,6 @@ is a batch that is being validated, and it fails then. An input that can't be a 
 record with that ending.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from batchwright.gateway.batches.making import make_batch
 from batchwright.gateway.batches.rendering import failed_state
 from batchwright.gateway.batches.schema import CreateBatch
 from batchwright.gateway.context import Gateway
+from batchwright.gateway.files.finding import is_expired
 from batchwright.gateway.http.dependencies import namespace_of
 from batchwright.gateway.models.choosing import UnknownModel, choose
 from batchwright.gateway.principal import Principal
@@ -32,6 +32,7 @@ from batchwright.gateway.records.batch_record import (
     Ending,
 )
 from batchwright.gateway.records.file_record import BATCH, FileRecord
+from batchwright.gateway.settings import Settings
 
 DEFAULT_WINDOW: Final = "24h"
 _ENDPOINTS: Final = tuple(endpoint.value for endpoint in Endpoint)
@@ -58,7 +59,7 @@ def create_batch(
         StorageError, KubernetesError: as `make_batch` and `current` do.
     """
     namespace = namespace_of(principal)
-    window = _window(gateway.settings.completion_windows, request.completion_window)
+    window = completion_window(gateway.settings, request.completion_window)
     if request.endpoint not in _ENDPOINTS:
         raise errors.not_one_of("endpoint", request.endpoint, _ENDPOINTS)
     asked = request.model_dump() | {"completion_window": window}
@@ -118,7 +119,7 @@ class _Making:
     def _input_file(self) -> FileRecord:
         file_id = self.request.input_file_id
         stored = self.gateway.files.get(self.namespace, file_id) if ids.is_file_id(file_id) else None
-        if stored is None or ((until := stored.record.expires_at) is not None and until <= self.gateway.clock()):
+        if stored is None or is_expired(stored.record, self.gateway.clock()):
             shown = errors.shown_id(file_id)
             raise _Refused(BatchError("invalid_request", f"Cannot find file {shown}.", "file_id"))
         if stored.record.purpose != BATCH:
@@ -147,7 +148,9 @@ class _Making:
         )
 
 
-def _window(allowed: Sequence[str], asked: str | None) -> str:
+def completion_window(settings: Settings, asked: str | None = None) -> str:
+    """The window that was asked for, or that of who asks for none. Raises ApiError (400) for one that isn't offered."""
+    allowed = settings.completion_windows
     if asked is None:
         return DEFAULT_WINDOW if DEFAULT_WINDOW in allowed else allowed[0]
     if asked in allowed:

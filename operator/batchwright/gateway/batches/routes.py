@@ -4,7 +4,7 @@ from typing import Annotated, Final, get_args
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 
-from batchwright.gateway import errors, ids
+from batchwright.gateway import errors
 from batchwright.gateway.batches import schema
 from batchwright.gateway.batches.cancelling import cancel
 from batchwright.gateway.batches.creation import create_batch
@@ -14,7 +14,7 @@ from batchwright.gateway.batches.idempotency import HEADER
 from batchwright.gateway.batches.listing import list_batches
 from batchwright.gateway.batches.rendering import batch_of
 from batchwright.gateway.context import Gateway
-from batchwright.gateway.http.dependencies import authenticated
+from batchwright.gateway.http.dependencies import authenticated, note_batch
 from batchwright.gateway.http.json_body import documented, json_body
 from batchwright.gateway.http.pretty import PrettyJSON
 from batchwright.gateway.principal import Principal
@@ -45,7 +45,7 @@ def router(gateway: Gateway) -> APIRouter:
         ] = None,
     ) -> PrettyJSON:
         record, state = create_batch(gateway, principal, asked, key)
-        _note(request, record.id)
+        note_batch(request, record.id)
         return PrettyJSON(batch_of(record, state))
 
     @routes.get("/v1/batches", response_model=schema.BatchList, summary="List batches, the newest first")
@@ -73,7 +73,7 @@ def router(gateway: Gateway) -> APIRouter:
     def retrieve(
         request: Request, batch_id: str, principal: Annotated[Principal, Depends(authenticated(gateway, "get"))]
     ) -> PrettyJSON:
-        _note(request, batch_id)
+        note_batch(request, batch_id)
         stored, state = current(gateway, find_batch(gateway, principal, batch_id, face=OPENAI))
         return PrettyJSON(batch_of(stored.record, state))
 
@@ -82,16 +82,11 @@ def router(gateway: Gateway) -> APIRouter:
     def cancel_(
         request: Request, batch_id: str, principal: Annotated[Principal, Depends(authenticated(gateway, "patch"))]
     ) -> PrettyJSON:
-        _note(request, batch_id)
+        note_batch(request, batch_id)
         stored, state = cancel(gateway, find_batch(gateway, principal, batch_id, face=OPENAI))
         return PrettyJSON(batch_of(stored.record, state))
 
     return routes
-
-
-def _note(request: Request, batch_id: str) -> None:
-    """Tell the audit log which batch it is about; nothing that only claims to be an id."""
-    request.state.object_id = batch_id if ids.is_batch_id(batch_id) else None
 
 
 def _status(text: str | None) -> Status | None:

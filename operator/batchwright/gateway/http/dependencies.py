@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from fastapi import Request
 
+from batchwright.gateway import ids
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
 from batchwright.gateway.principal import Principal, Verb
@@ -28,6 +29,11 @@ def admit(gateway: Gateway, request: Request, principal: Principal, verb: Verb) 
     gateway.authenticator.authorize(principal, verb)
     gateway.rate.check(principal)
     return principal
+
+
+def note_batch(request: Request, batch_id: str) -> None:
+    """Tell the audit log which batch a request is about; nothing that only claims to be an id."""
+    request.state.object_id = batch_id if ids.is_batch_id(batch_id) else None
 
 
 def namespace_of(principal: Principal) -> str:

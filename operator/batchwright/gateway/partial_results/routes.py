@@ -14,7 +14,7 @@ from batchwright.gateway.batches.current import current
 from batchwright.gateway.batches.finding import find_batch
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
-from batchwright.gateway.http.dependencies import authenticated
+from batchwright.gateway.http.dependencies import authenticated, note_batch
 from batchwright.gateway.partial_results.cursor import Cursor, decode
 from batchwright.gateway.partial_results.page import Page, read_page
 from batchwright.gateway.partial_results.shards import Committed, as_published, as_written, committed
@@ -56,7 +56,7 @@ def router(gateway: Gateway) -> APIRouter:
         after: Annotated[str | None, Query(max_length=16_000, description="`last_id` of the page before.")] = None,
         limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Lines at most.")] = DEFAULT_LIMIT,
     ) -> Response:
-        request.state.object_id = batch_id if ids.is_batch_id(batch_id) else None
+        note_batch(request, batch_id)
         stored, state = current(gateway, find_batch(gateway, principal, batch_id, face=OPENAI))
         try:
             cursor = decode(after) if after else Cursor()

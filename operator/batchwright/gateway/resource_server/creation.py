@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from batchwright.api.duration import parse_duration
 from batchwright.gateway import ids
 from batchwright.gateway.batches.batchjob import spec_of
-from batchwright.gateway.batches.creation import DEFAULT_WINDOW
+from batchwright.gateway.batches.creation import completion_window
 from batchwright.gateway.batches.making import make_batch
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.http.dependencies import namespace_of
@@ -56,8 +56,7 @@ def create_batch(
 def _record(
     gateway: Gateway, namespace: str, *, user: str, model: str, choice: Choice, source: Place, folder: Place
 ) -> BatchRecord:
-    now, windows = gateway.clock(), gateway.settings.completion_windows
-    window = DEFAULT_WINDOW if DEFAULT_WINDOW in windows else windows[0]
+    now, window = gateway.clock(), completion_window(gateway.settings)
     batch_id = ids.new_batch_id(now)
     names = output_names(source.shown, model, batch_id, now)
     # What its lines say, but for a server that takes one endpoint alone.

@@ -5,14 +5,13 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query, Request
 
-from batchwright.gateway import ids
 from batchwright.gateway.batches.cancelling import cancel
 from batchwright.gateway.batches.current import current
 from batchwright.gateway.batches.finding import find_batch
 from batchwright.gateway.batches.listing import list_batches
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
-from batchwright.gateway.http.dependencies import authenticated
+from batchwright.gateway.http.dependencies import authenticated, note_batch
 from batchwright.gateway.http.json_body import documented, json_body
 from batchwright.gateway.principal import Principal
 from batchwright.gateway.records.batch_record import PATHS, BatchState
@@ -45,7 +44,7 @@ def router(gateway: Gateway) -> APIRouter:
         asked: Annotated[CreateBatch, Depends(json_body(CreateBatch))],
     ) -> CreatedBatch:
         record = create_batch(gateway, principal, asked, cluster=cluster, framework=framework)
-        request.state.object_id = record.id
+        note_batch(request, record.id)
         return rendering.created(record, BatchState("validating"))
 
     @routes.get("/v1/batches/", include_in_schema=False)
@@ -83,7 +82,7 @@ def router(gateway: Gateway) -> APIRouter:
     @routes.post("/v1/batches/{batch_id}/cancel/", include_in_schema=False)
     @routes.post("/v1/batches/{batch_id}/cancel", summary="Cancel a batch; what is finished stays")
     def cancel_batch(batch_id: str, request: Request, principal: Annotated[Principal, may_cancel]) -> CreatedBatch:
-        request.state.object_id = batch_id if ids.is_batch_id(batch_id) else None
+        note_batch(request, batch_id)
         stored, state = cancel(gateway, find_batch(gateway, principal, batch_id, face=PATHS))
         return rendering.created(stored.record, state)
 
