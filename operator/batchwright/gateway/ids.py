@@ -19,7 +19,6 @@ _END_OF_TIME: Final = 16**_TIME_DIGITS - 1
 """In milliseconds since 1970: the year 10889."""
 _FILE_ID: Final = re.compile(r"file-[0-9a-f]{32}")
 _BATCH_ID: Final = re.compile(r"batch_[0-9a-f]{32}")
-_BATCHJOB_NAME: Final = re.compile(r"batch-[0-9a-f]{32}")
 _OUTPUT_MARKS: Final = {"output": "0", "errors": "1"}
 Published = Literal["output", "errors"]
 
@@ -49,11 +48,6 @@ def batchjob_name(batch_id: str) -> str:
     if not is_batch_id(batch_id):
         raise ValueError(f"not a batch id: {batch_id!r}")
     return BATCHJOB_PREFIX + batch_id.removeprefix(BATCH_PREFIX)
-
-
-def batch_id_of(name: str) -> str | None:
-    """The batch that a BatchJob of this name is of; None where it is none of ours."""
-    return BATCH_PREFIX + name.removeprefix(BATCHJOB_PREFIX) if _BATCHJOB_NAME.fullmatch(name) else None
 
 
 def output_file_id(batch_id: str, kind: Published, ended_at: datetime) -> str:

@@ -35,10 +35,6 @@ class BatchJobs:
             {"metadata": {"uid": uid, "resourceVersion": version}, "status": changes},
         )
 
-    def patch_spec(self, namespace: str, name: str, changes: RawObject) -> RawObject:
-        """Merge changes into the spec, such as `{"suspend": True}`; for people's tools, never for the controller."""
-        return self._connection.patch(self._path(namespace, name), {"spec": changes})
-
     def patch(self, namespace: str, name: str, changes: RawObject) -> RawObject:
         """Merge changes into metadata and spec; for people's tools, never for the controller. With `metadata.uid` in
         them, only into that very BatchJob. Raises errors.NotFound, errors.Conflict, errors.Refused.

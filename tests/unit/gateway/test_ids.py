@@ -37,19 +37,12 @@ def test_an_id_tells_when_it_was_made(moment: datetime, random: bytes) -> None:
 
 
 @given(MOMENTS, RANDOM)
-def test_a_batchjob_and_its_batch_name_each_other(moment: datetime, random: bytes) -> None:
+def test_a_batch_names_its_batchjob(moment: datetime, random: bytes) -> None:
     batch = ids.new_batch_id(moment, random)
     name = ids.batchjob_name(batch)
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name)
     assert len(name) <= 63
-    assert ids.batch_id_of(name) == batch
-
-
-@pytest.mark.parametrize(
-    "name", ["", "batch-", "batch-" + "g" * 32, "batch-" + "0" * 31, "batch-" + "0" * 32 + "\n", "x"]
-)
-def test_another_batchjob_is_no_batch_of_ours(name: str) -> None:
-    assert ids.batch_id_of(name) is None
+    assert name.removeprefix("batch-") == batch.removeprefix("batch_")
 
 
 FOREIGN = [

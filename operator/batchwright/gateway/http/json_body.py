@@ -1,21 +1,17 @@
-"""A small JSON body, read after its sender is known, up to a bound, whatever content type the client names."""
+"""A small JSON body, read after its sender is known, whatever content type the client names."""
 
 import copy
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 
-from batchwright.gateway import errors
 from batchwright.gateway.errors import ApiError
 from batchwright.gateway.http.error_handlers import from_validation
-
-LARGEST_BODY: Final = 1 << 20
-"""Bytes. The largest that makes sense has a few tens of thousands: 16 pairs of metadata."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -54,15 +50,11 @@ def documented(kind: type[BaseModel]) -> dict[str, Any]:
 
 
 async def _read(request: Request) -> bytes:
-    body = bytearray()
+    """The whole of it: `body_limit` bounds it."""
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > LARGEST_BODY:
-                raise errors.too_large(f"The request body has more than {LARGEST_BODY} bytes.")
+        return await request.body()
     except ClientDisconnect:
         raise ApiError(HTTPStatus.BAD_REQUEST, "The client went away while it sent its request.") from None
-    return bytes(body)
 
 
 def _inline(value: Any, definitions: dict[str, Any]) -> Any:

@@ -23,7 +23,6 @@ RANDOM_BYTES: Final = 38
 """That a new key is made of: 6 for its id, 32 for its secret."""
 _ID_BYTES: Final = 6
 _KEY: Final = re.compile(r"bw-([0-9a-f]{12})-[A-Za-z0-9_-]{43}")
-_KEY_ID: Final = re.compile(r"[0-9a-f]{12}")
 
 _LONGEST_USER: Final = 253
 
@@ -103,11 +102,6 @@ def find_key(entries: Mapping[str, KeyEntry], text: str) -> KeyEntry | None:
 def is_api_key(text: str) -> bool:
     """Whether a client meant one of our keys."""
     return text.startswith(PREFIX)
-
-
-def is_key_id(text: str) -> bool:
-    """Whether it has the form of a key's id."""
-    return _KEY_ID.fullmatch(text) is not None
 
 
 def hash_of(text: str) -> str:

@@ -1,6 +1,6 @@
 """Numbers and times as people read them."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final
 
 _UNITS: Final = ("kB", "MB", "GB", "TB", "PB")
@@ -66,8 +66,3 @@ def rate(per_second: float) -> str:
     if per_second >= _TEN or per_second == 0:
         return f"{per_second:,.0f}"
     return f"{per_second:.1f}" if per_second >= 1 else f"{per_second:.2g}"
-
-
-def lifetime(span: timedelta | None) -> str:
-    """A time span of the settings; nothing for none."""
-    return duration(span.total_seconds()) if span is not None else ""
