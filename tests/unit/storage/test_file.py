@@ -336,16 +336,16 @@ def test_races_with_pruning_are_bounded(store: FileStore, monkeypatch: pytest.Mo
 
 
 def test_what_killed_writers_left_is_removed_and_nothing_else(store: FileStore, root: Path) -> None:
-    for key in ("out/job/results.jsonl", "out/job/work/segment", "out/job-b/results.jsonl"):
+    for key in ("out/job/results.jsonl", "out/job/deep/segment", "out/job-b/results.jsonl"):
         store.write(key, b"kept")
-    for folder in ("out/job", "out/job/work", "out/job-b"):
+    for folder in ("out/job", "out/job/deep", "out/job-b"):
         for name, seconds in (("left", 3600), ("written", 60)):
             path = root / folder / f"{TEMPORARY_PREFIX}{name}"
             path.write_bytes(b"half")
             os.utime(path, (time.time() - seconds,) * 2)
     store.abort_uploads("out/job/", lambda key: True)
     left = {name.replace(TEMPORARY_PREFIX, "") for name in names(root) if TEMPORARY_PREFIX in name}
-    assert left == {"out/job/written", "out/job/work/written", "out/job-b/left", "out/job-b/written"}
+    assert left == {"out/job/written", "out/job/deep/written", "out/job-b/left", "out/job-b/written"}
     assert len(list(store.list(""))) == 3
 
 
