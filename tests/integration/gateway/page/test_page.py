@@ -1,57 +1,19 @@
-"""The page on a real socket, without a browser: who gets in, what is sent, what is refused."""
+"""The page on a real socket, without a browser: what is shown, what is sent, what is refused."""
 
 import gzip
 import re
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import httpx
-import msgspec
 import pytest
 
-from batchwright.batchfile.layout import OutputLayout
-from batchwright.gateway.context import Gateway
-from batchwright.gateway.page.run_records import MOST_READ, RunRecords
-from batchwright.gateway.page.session import KEY_COOKIE, NAMESPACE_COOKIE
-from batchwright.gateway.principal import Principal
-from fixtures.gateway import ADMIN, ALICE, BOB, Audited, running_gateway
+from fixtures.gateway import Audited, running_gateway
 from fixtures.kubernetes_http import Answer, HttpApi
-from fixtures.page_world import FINGERPRINT, LINE, MODEL, PageWorld, batchjob_path, ended, running
+from fixtures.page_client import OWN, signed_in, upload
+from fixtures.page_world import LINE, MODEL, PageWorld, batchjob_path, ended, running
 from fixtures.s3 import S3Bucket
-
-OWN = {"sec-fetch-site": "same-origin"}
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[PageWorld]:
-    with HttpApi() as api:
-        yield PageWorld.over(tmp_path, api)
-
-
-@pytest.fixture
-def client(world: PageWorld) -> Iterator[httpx.Client]:
-    with running_gateway(world.gateway) as url, signed_in(url) as one:
-        yield one
-
-
-def signed_in(url: str, principal: Principal | None = ALICE, **cookies: str) -> httpx.Client:
-    key = {KEY_COOKIE: principal.user} if principal else {}
-    return httpx.Client(base_url=url, cookies={**key, **cookies}, timeout=20)
-
-
-def upload(
-    client: httpx.Client, content: bytes = LINE % 1, *, accept: str = "text/html", **fields: str
-) -> httpx.Response:
-    """As a browser sends the form: fields in the page's order, the file last."""
-    return client.post(
-        "/ui/batches",
-        data={"purpose": "batch", "endpoint": "/v1/chat/completions", **fields},
-        files={"file": ("requests.jsonl", content)},
-        headers={**OWN, "accept": accept},
-    )
 
 
 def test_the_root_leads_to_the_page(client: httpx.Client) -> None:
@@ -93,125 +55,6 @@ def test_files_with_a_digest_are_kept_for_ever(client: httpx.Client) -> None:
         assert answer.status_code == 200
         assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert client.get("/ui/static/page.css").status_code == 404
-
-
-def test_who_is_not_signed_in_comes_back_to_where_they_wanted(world: PageWorld, client: httpx.Client) -> None:
-    batch = world.batch("a.jsonl")
-    with signed_in(str(client.base_url), None) as nobody:
-        asked = nobody.get(f"/ui/batches/{batch.id}?x=1")
-        assert (asked.status_code, asked.headers["location"]) == (
-            303,
-            f"/ui/sign-in?next=%2Fui%2Fbatches%2F{batch.id}%3Fx%3D1",
-        )
-        form = {"key": ALICE.user, "namespace": "", "next": f"/ui/batches/{batch.id}?x=1"}
-        entered = nobody.post("/ui/sign-in", data=form, headers=OWN)
-        assert (entered.status_code, entered.headers["location"]) == (303, f"/ui/batches/{batch.id}?x=1")
-        assert nobody.get(f"/ui/batches/{batch.id}").status_code == 200
-        nobody.post("/ui/sign-out", headers=OWN)
-        assert nobody.get("/ui/").status_code == 303
-
-
-def test_a_link_from_another_site_is_asked_for_once_more_from_here(client: httpx.Client) -> None:
-    with signed_in(str(client.base_url), None) as nobody:  # the browser keeps its cookie back
-        answer = nobody.get("/ui/", headers={"sec-fetch-site": "cross-site"})
-        assert (answer.status_code, "refresh" in answer.text) == (200, True)
-        assert nobody.get("/ui/", headers=OWN).status_code == 303
-
-
-@pytest.mark.parametrize(
-    ("form", "status", "says"),
-    [
-        ({"key": "nobody"}, 401, "This key is not known."),
-        ({"key": ""}, 400, "Enter your API key."),
-        ({"key": "a b"}, 400, "This is no API key"),
-        ({"key": "alice", "namespace": "No/Such"}, 400, "A namespace is at most 63"),
-        ({"key": "x" * 20_000}, 413, "at most 16384 bytes"),
-    ],
-)
-def test_a_sign_in_that_fails_says_why(client: httpx.Client, form: dict[str, str], status: int, says: str) -> None:
-    answer = client.post("/ui/sign-in", data=form, headers=OWN)
-    assert answer.status_code == status
-    assert says in answer.text
-    assert "set-cookie" not in answer.headers
-
-
-def test_signing_in_leads_to_no_other_site(client: httpx.Client) -> None:
-    for target in ("https://evil.example/", "//evil.example/ui/", "/ui//evil.example", "\\\\evil.example"):
-        form = {"key": ALICE.user, "next": target}
-        assert client.post("/ui/sign-in", data=form, headers=OWN).headers["location"] == "/ui/"
-
-
-def test_a_key_that_was_revoked_ends_the_session(world: PageWorld, client: httpx.Client) -> None:
-    world.gateway.authenticator._principals.pop(ALICE.user)  # type: ignore[attr-defined]
-    answer = client.get("/ui/")
-    assert answer.status_code == 303
-    assert "Your key is no longer known" in client.get(answer.headers["location"]).text
-    assert client.get("/ui/", headers={"x-fragment": "1"}).status_code == 401
-
-
-@pytest.mark.parametrize("headers", [{"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example"}, {}])
-def test_another_sites_form_changes_nothing(world: PageWorld, client: httpx.Client, headers: dict[str, str]) -> None:
-    batch = world.batch("a.jsonl", status=running(10, 5))
-    for path in (f"/ui/batches/{batch.id}/cancel", f"/ui/batches/{batch.id}/retry", "/ui/sign-out", "/ui/sign-in"):
-        answer = client.post(path, data={"key": BOB.user}, headers=headers)
-        assert answer.status_code == 403
-        assert "set-cookie" not in answer.headers
-    sent = client.post("/ui/batches", data={"endpoint": "/v1/embeddings"}, files={"file": b"{}"}, headers=headers)
-    assert sent.status_code == 403
-    assert world.state(batch).status == "in_progress"
-    assert len(list(world.gateway.batches.list("team-a"))) == 1
-
-
-def test_the_cookie_opens_the_page_alone(world: PageWorld, client: httpx.Client) -> None:
-    world.batch("a.jsonl")
-    assert client.get("/v1/batches").status_code == 401
-
-
-def test_another_tenants_things_are_not_there(world: PageWorld, client: httpx.Client) -> None:
-    batch = world.batch("a.jsonl", status=running(10, 5))
-    with signed_in(str(client.base_url), BOB) as bob:
-        assert "a.jsonl" not in bob.get("/ui/").text
-        missing = f"/ui/batches/batch_{'0' * 32}"
-        for path in (f"/ui/batches/{batch.id}", f"/ui/batches/{batch.id}/cancel"):
-            answer = bob.get(path)
-            assert answer.status_code == 404
-            assert answer.text.replace(batch.id, "batch_" + "0" * 32) == bob.get(missing).text
-        assert bob.get(f"/ui/files/{batch.input_file_id}/content").status_code == 404
-        for action in ("cancel", "retry"):
-            assert bob.post(f"/ui/batches/{batch.id}/{action}", headers=OWN).status_code == 404
-        alien = bob.get("/ui/", headers={"cookie": f"{KEY_COOKIE}=bob; {NAMESPACE_COOKIE}=team-a"})
-        assert "a.jsonl" not in alien.text
-    assert world.state(batch).status == "in_progress"
-
-
-@pytest.mark.parametrize(
-    "batch_id", ["x", "..%2f..%2fv1", "batch_" + "g" * 32, "batch_" + "0" * 32 + "%00", "%F0%9F%92%A9"]
-)
-def test_what_is_no_id_is_not_there(client: httpx.Client, batch_id: str) -> None:
-    for path in (f"/ui/batches/{batch_id}", f"/ui/files/{batch_id}/content"):
-        answer = client.get(path)
-        assert answer.status_code == 404
-        assert answer.headers["content-type"].startswith("text/html")
-
-
-def test_an_administrator_chooses_a_namespace(world: PageWorld, client: httpx.Client) -> None:
-    batch = world.batch("a.jsonl")
-    with signed_in(str(client.base_url), ADMIN) as admin:
-        everything = admin.get("/ui/").text
-        assert "a.jsonl" in everything
-        assert "data-upload" not in everything
-        assert admin.get(f"/ui/batches/{batch.id}").status_code == 200
-        assert upload(admin, accept="application/json").status_code == 400
-        assert admin.post("/ui/namespace", data={"namespace": "team-b"}, headers=OWN).status_code == 303
-        assert "a.jsonl" not in admin.get("/ui/").text
-        assert admin.post("/ui/namespace", data={"namespace": "No/"}, headers=OWN).status_code == 400
-        admin.post("/ui/namespace", data={"namespace": "team-a"}, headers=OWN)
-        assert "data-upload" in admin.get("/ui/").text
-        assert upload(admin).status_code == 303
-    newest = next(world.gateway.batches.list("team-a")).record
-    assert (newest.user, newest.namespace) == (ADMIN.user, "team-a")
-    client.post("/ui/namespace", data={"namespace": "team-b"}, headers=OWN)  # not hers to choose
-    assert "a.jsonl" in client.get("/ui/").text
 
 
 def test_an_upload_becomes_a_batch(world: PageWorld, client: httpx.Client) -> None:
@@ -471,69 +314,6 @@ def test_an_outage_is_told_in_words(world: PageWorld, client: httpx.Client) -> N
     answer = client.get("/ui/")
     assert answer.status_code == 503
     assert "The Kubernetes API is not available at the moment" in answer.text
-
-
-class TestRunRecords:
-    """What the plot is read from lies where the tenant may write."""
-
-    def sampled(self, world: PageWorld, record: Any) -> Any:
-        state = world.state(record)
-        gateway: Gateway = world.gateway
-        return RunRecords().sample(gateway.tenant("team-a"), record, state, gateway.clock())
-
-    def test_shards_of_the_run_are_found(self, world: PageWorld) -> None:
-        world.shards(batch := world.batch("a.jsonl", ago=300, status=running(9000, 5000)), 9, lines=1000)
-        found = self.sampled(world, batch)
-        assert (len(found.spans), found.every) == (9, 1)
-        assert sum(span.lines for span in found.spans) == 9000
-
-    def test_of_many_shards_some_stand_for_the_others(self, world: PageWorld) -> None:
-        number = 2 * MOST_READ + 1
-        world.shards(batch := world.batch("a.jsonl", ago=3600, status=running(9000, 5000)), number, lines=10, seconds=1)
-        found = self.sampled(world, batch)
-        assert (len(found.spans), found.every) == (161, 3)
-        assert sum(span.lines for span in found.spans) == 161 * 30
-
-    def test_what_no_worker_wrote_is_left_out(self, world: PageWorld) -> None:
-        batch = world.batch("a.jsonl", ago=300, status=running(9000, 5000))
-        world.shards(batch, 3)
-        folder = world.gateway.tenant("team-a")
-        layout = OutputLayout(folder.key(f"batch-{batch.id.removeprefix('batch_')}/")).work(FINGERPRINT)
-        record = msgspec.json.decode(folder.store.read(layout.record(0)))
-        far = (world.now + timedelta(days=4000)).isoformat()
-        for shard, content in enumerate(
-            [
-                b"",
-                b"\xff\xfe",
-                b"[" * 60_000,
-                msgspec.json.encode({**record, "run": 0}),
-                msgspec.json.encode({**record, "lines": 10**15}),
-                msgspec.json.encode({**record, "lines": -5}),
-                msgspec.json.encode({**record, "finished_at": far}),
-                msgspec.json.encode({**record, "started_at": "0001-01-01T00:00:00Z"}),
-                msgspec.json.encode({**record, "started_at": "2026-01-01T00:00:00"}),
-                msgspec.json.encode({**record, "attempt": "x" * 100_000}),
-            ],
-            start=3,
-        ):
-            folder.store.write(layout.record(shard), content)
-        folder.store.write(f"{layout.records}somebody.json", b"{}")
-        assert len(self.sampled(world, batch).spans) == 3
-
-    @pytest.mark.parametrize("fingerprint", ["../../x", "", "ABC", "a/b", "." * 16])
-    def test_a_fingerprint_leads_nowhere_else(self, world: PageWorld, fingerprint: str) -> None:
-        batch = world.batch("a.jsonl", status=running(10, 5, fingerprint=fingerprint))
-        assert self.sampled(world, batch).spans == ()
-
-    def test_the_page_works_while_the_folder_cannot_be_read(self, world: PageWorld, client: httpx.Client) -> None:
-        batch = world.batch("a.jsonl", ago=300, status=running(9000, 5000))
-        world.shards(batch, 3)
-        assert "Throughput" in client.get(f"/ui/batches/{batch.id}").text
-        folder = world.gateway.tenant("team-a")
-        layout = OutputLayout(folder.key(f"batch-{batch.id.removeprefix('batch_')}/")).work(FINGERPRINT)
-        folder.store.delete([info.key for info in folder.store.list(layout.records)])
-        answer = client.get(f"/ui/batches/{batch.id}")
-        assert (answer.status_code, "Throughput" in answer.text) == (200, False)
 
 
 def test_many_people_look_at_once(world: PageWorld, client: httpx.Client) -> None:
