@@ -39,6 +39,11 @@ def delete_file(gateway: Gateway, stored: Stored[FileRecord]) -> None:
             " end.",
             code="file_in_use",
         )
+    remove_unread(gateway, record)
+
+
+def remove_unread(gateway: Gateway, record: FileRecord) -> None:
+    """Remove a file that no batch reads, as whoever calls knows. Blocks. Raises as `delete_file`."""
     gateway.files.delete(record.namespace, record.id)
     folder = gateway.tenant(record.namespace)
     for failure in folder.store.delete([folder.key(record.key)]):

@@ -3,6 +3,7 @@
 import logging
 from dataclasses import replace
 from http import HTTPStatus
+from itertools import takewhile
 from typing import Final
 
 from batchwright.api import names
@@ -11,12 +12,11 @@ from batchwright.gateway.batches.creation import create_batch
 from batchwright.gateway.batches.schema import CreateBatch
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
-from batchwright.gateway.files.deletion import delete_file
+from batchwright.gateway.files.deletion import remove_unread
 from batchwright.gateway.principal import Principal
 from batchwright.gateway.records.batch_record import OPENAI, BatchRecord
 from batchwright.gateway.records.file_record import BATCH, FileRecord
-from batchwright.gateway.records.record_store import Stored
-from batchwright.kube.errors import KubernetesError
+from batchwright.gateway.records.record_store import RecordNotDeleted, Stored
 from batchwright.storage.errors import NotFound, StorageError
 from batchwright.storage.protocol import ObjectRange
 
@@ -34,15 +34,16 @@ def start_batch(
     window: str | None = None,
     metadata: dict[str, str] | None = None,
 ) -> BatchRecord:
-    """Make a batch of a file that was made for it. Where that is refused, the file goes again.
+    """Make a batch of a file that was made for it. Where that fails, the file goes again.
 
     Raises:
         ApiError: an endpoint or window that isn't offered, too many batches, refused by the cluster.
+        StorageError, KubernetesError: as `create_batch` does.
     """
     request = CreateBatch(input_file_id=file.id, endpoint=endpoint, completion_window=window or None, metadata=metadata)
     try:
         return create_batch(gateway, replace(principal, namespace=file.namespace), request, None)[0]
-    except ApiError:
+    except Exception:
         _remove(gateway, file)
         raise
 
@@ -65,12 +66,19 @@ def retry_failed(gateway: Gateway, principal: Principal, stored: Stored[BatchRec
 
 
 def _remove(gateway: Gateway, file: FileRecord) -> None:
+    """Remove a file without a batch. It asks the records alone: the API server may be what failed."""
     try:
-        stored = gateway.files.get(file.namespace, file.id)
-        if stored is not None:
-            delete_file(gateway, stored)
-    except (ApiError, StorageError, KubernetesError) as error:
+        if not _has_batch(gateway, file):
+            remove_unread(gateway, file)
+    except (ApiError, StorageError, RecordNotDeleted) as error:
         logger.warning("%s stays, though no batch was made of it: %s", file.id, error)
+
+
+def _has_batch(gateway: Gateway, file: FileRecord) -> bool:
+    """Whether a batch reads it after all: a failure may have come once the record was written."""
+    made = ids.created_at(file.id)  # in whole milliseconds, as a batch's own time is
+    since = takewhile(lambda stored: stored.record.created_at >= made, gateway.batches.list(file.namespace))
+    return any(stored.record.input_file_id == file.id for stored in since)
 
 
 def _copied(gateway: Gateway, user: str, before: BatchRecord, model: str | None) -> FileRecord:
