@@ -87,7 +87,7 @@ async def _refused(
     """What was wrong with an upload: to the script, or above the form that was sent."""
     await drain(request, DRAIN_SECONDS)
     shown = as_api_error(request, error)
-    if wants_json(request) or principal.namespace is None:
+    if wants_json(request):
         return JSONResponse(shown.body(), shown.status, shown.headers)
     return await run_in_threadpool(
         list_page,

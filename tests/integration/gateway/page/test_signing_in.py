@@ -1,5 +1,7 @@
 """Who gets into the page, by what, and what it keeps from everybody else; on a real socket."""
 
+import re
+
 import httpx
 import pytest
 
@@ -126,3 +128,16 @@ def test_an_administrator_chooses_a_namespace(world: PageWorld, client: httpx.Cl
     assert (newest.user, newest.namespace) == (ADMIN.user, "team-a")
     client.post("/ui/namespace", data={"namespace": "team-b"}, headers=OWN)  # not hers to choose
     assert "a.jsonl" in client.get("/ui/").text
+
+
+def test_an_upload_of_an_administrator_without_a_namespace_says_what_is_missing(
+    world: PageWorld, client: httpx.Client
+) -> None:
+    """As when the namespace was given up in another tab: the form is there still."""
+    batch = world.batch("a.jsonl")
+    with signed_in(str(client.base_url), ADMIN) as admin:
+        answer = upload(admin)
+    assert (answer.status_code, answer.headers["content-type"]) == (400, "text/html; charset=utf-8")
+    assert re.search(r'role="alert"[^>]*><strong>[^<]+</strong>[^<]+in the field Namespace', answer.text)
+    assert f"/ui/batches/{batch.id}" in answer.text
+    assert len(list(world.gateway.files.list("team-a"))) == 1

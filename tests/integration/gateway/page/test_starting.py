@@ -65,7 +65,7 @@ def test_an_api_server_that_is_away_leaves_no_copy_of_the_lines_to_retry(tmp_pat
 def test_a_storage_that_refuses_the_batch_leaves_no_upload(
     on_s3: tuple[PageWorld, httpx.Client], s3_bucket: S3Bucket, s3_proxy: FaultProxy
 ) -> None:
-    world, client = on_s3
+    _, client = on_s3
     after_the_file_and_its_record(s3_proxy)
     s3_proxy.inject("PutObject", fault_proxy.Answer(403, "AccessDenied"), times=1)
     answer = upload(client, accept=JSON)
