@@ -11,7 +11,7 @@ from batchwright.gateway.errors import ApiError
 from batchwright.gateway.identity.api_keys import KeyEntry, is_api_key
 from batchwright.gateway.identity.key_ring import KeyRing
 from batchwright.gateway.identity.namespaces import HEADER, chosen_namespace, is_namespace
-from batchwright.gateway.identity.tokens import Tokens, looks_like_jwt, own_namespace
+from batchwright.gateway.identity.tokens import Tokens, own_namespace
 from batchwright.gateway.principal import Principal, Verb
 from batchwright.kube.access_reviews import TokenOwner
 
@@ -36,20 +36,19 @@ class KeysAndTokens:
         """Who sent a request with these headers (names in lower case).
 
         Raises:
-            ApiError: 401 without a key or token that is known; 400 or 403 where the namespace is missing or not theirs.
+            ApiError: 401 without a key or token that is known; 400 or 403 where the namespace is missing or not theirs;
+                429 where too many tokens come in that aren't known.
             KubernetesError: the API server doesn't answer.
         """
         chosen = chosen_namespace(headers)
         secret = bearer_of(headers)
-        if secret is not None and is_api_key(secret):
-            return self._by_key(secret, chosen)
-        if secret is not None and looks_like_jwt(secret):
-            return self._by_token(secret, chosen)
-        raise errors.invalid_api_key()
+        if secret is None:
+            raise errors.invalid_api_key()
+        return self._by_key(secret, chosen) if is_api_key(secret) else self._by_token(secret, chosen)
 
     def authorize(self, principal: Principal, verb: Verb) -> None:
-        """Raises ApiError (403) where they may not do this with BatchJobs of their namespace. A key allows everything
-        in its own; a token what the cluster's rights allow.
+        """Raises ApiError (403) where they may not do this with BatchJobs of their namespace; 429 where the holder of a
+        token asks for too many. A key allows everything in its own; a token what the cluster's rights allow.
         """
         if not isinstance(principal, TokenPrincipal):
             return

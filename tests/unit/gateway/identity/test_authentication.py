@@ -12,12 +12,13 @@ from batchwright.gateway.identity.tokens import Tokens
 from batchwright.gateway.principal import Principal, Verb
 from batchwright.kube.access_reviews import TokenOwner
 from batchwright.kube.errors import KubernetesError, Unavailable
+from fixtures.tokens import jwt
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ALICE = new_key(bytes(RANDOM_BYTES), namespace="team-a", user="alice", admin=False, now=NOW)
 ROOT = new_key(bytes([1] * RANDOM_BYTES), namespace=None, user="root", admin=True, now=NOW)
 STRANGER = new_key(bytes([2] * RANDOM_BYTES), namespace="team-a", user="mallory", admin=False, now=NOW)
-PERSON, POD = "person.of.theirs", "pod.of.team-b"
+PERSON, POD = jwt("carol"), jwt("system:serviceaccount:team-b:runner")
 VERBS: tuple[Verb, ...] = ("get", "list", "create", "patch", "delete")
 
 
@@ -109,7 +110,8 @@ NOBODY = {
     "two keys": {"authorization": f"Bearer {ALICE.text} {ALICE.text}"},
     "a key that was never made": headers(STRANGER),
     "another service's key": headers("sk-proj-1234567890"),
-    "a token that the cluster doesn't know": headers("a.b.c"),
+    "a token that the cluster doesn't know": headers(jwt("dave")),
+    "a token that has ended": headers(jwt("carol", exp=1_700_000_000)),
 }
 
 
@@ -122,7 +124,8 @@ def test_who_is_unknown_gets_401_and_nothing_of_the_key_is_repeated(users: KeysA
 
 
 def test_what_is_no_token_never_reaches_the_api_server(users: KeysAndTokens, cluster: Cluster) -> None:
-    for secret in ("sk-proj-1234567890", ALICE.text, STRANGER.text, "hunter2"):
+    ended = jwt("carol", exp=1_700_000_000)
+    for secret in ("sk-proj-1234567890", ALICE.text, STRANGER.text, "hunter2", "a.b.c", ended):
         with pytest.raises(ApiError):
             users.authenticate(headers(secret, "team-x"))
     assert cluster.reviewed == []

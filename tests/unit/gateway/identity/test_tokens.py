@@ -1,23 +1,32 @@
 """Kubernetes tokens: how often the API server is asked, and what is kept of them."""
 
 import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from types import FrameType
 
 import pytest
 
+from batchwright.gateway.errors import ApiError
 from batchwright.gateway.identity import tokens
 from batchwright.gateway.identity.tokens import (
+    ACCOUNT_AT_ONCE,
     OWNER_SECONDS,
     REFUSAL_SECONDS,
+    REMEMBERED_SECONDS,
     RIGHT_SECONDS,
+    RIGHTS_AT_ONCE,
+    STRANGERS_AT_ONCE,
+    STRANGERS_PER_SECOND,
     Tokens,
-    looks_like_jwt,
     own_namespace,
 )
 from batchwright.kube.access_reviews import TokenOwner
 from batchwright.kube.errors import Unavailable
+from fixtures.tokens import jwt
 
-TOKEN = "header.claims.signature-" + "x" * 20
+TOKEN, OTHER = jwt("alice"), jwt("bob")
 ALICE = TokenOwner("alice", "u1", ("staff",))
 BOB = TokenOwner("bob", "u2")
 
@@ -25,8 +34,8 @@ BOB = TokenOwner("bob", "u2")
 class Reviews:
     """An API server that knows who is let in; notes what it was asked."""
 
-    def __init__(self, **owners: TokenOwner) -> None:
-        self.owners = {name.replace("_", "."): owner for name, owner in owners.items()}
+    def __init__(self, owners: dict[str, TokenOwner] | None = None) -> None:
+        self.owners = dict(owners or {})
         self.allowed: set[tuple[str, str, str]] = set()
         self.asked: list[tuple[str, ...]] = []
         self.away = False
@@ -59,27 +68,27 @@ def clock() -> Clock:
 
 @pytest.fixture
 def reviews() -> Reviews:
-    return Reviews(a_b_c=ALICE)
+    return Reviews({TOKEN: ALICE})
 
 
 def test_whose_a_token_is_is_asked_once_a_minute(reviews: Reviews, clock: Clock) -> None:
     known = Tokens(reviews, clock=clock)
     for clock.now in (0.0, 30.0, OWNER_SECONDS - 0.1):
-        assert known.owner("a.b.c") == ALICE
+        assert known.owner(TOKEN) == ALICE
     assert len(reviews.asked) == 1
     reviews.owners.clear()
     clock.now = OWNER_SECONDS
-    assert known.owner("a.b.c") is None
+    assert known.owner(TOKEN) is None
 
 
 def test_an_unknown_token_is_asked_for_again_sooner(reviews: Reviews, clock: Clock) -> None:
     known = Tokens(reviews, clock=clock)
-    assert known.owner("d.e.f") is None
+    assert known.owner(OTHER) is None
     clock.now = REFUSAL_SECONDS - 0.1
-    reviews.owners["d.e.f"] = BOB
-    assert known.owner("d.e.f") is None
+    reviews.owners[OTHER] = BOB
+    assert known.owner(OTHER) is None
     clock.now = REFUSAL_SECONDS
-    assert known.owner("d.e.f") == BOB
+    assert known.owner(OTHER) == BOB
     assert len(reviews.asked) == 2
 
 
@@ -116,11 +125,11 @@ def test_no_answer_is_kept_as_no_answer(reviews: Reviews, clock: Clock) -> None:
     known = Tokens(reviews, clock=clock)
     reviews.away = True
     with pytest.raises(Unavailable):
-        known.owner("a.b.c")
+        known.owner(TOKEN)
     with pytest.raises(Unavailable):
         known.allows(ALICE, "get", "team-a")
     reviews.away = False
-    assert known.owner("a.b.c") == ALICE
+    assert known.owner(TOKEN) == ALICE
 
 
 def test_made_up_tokens_do_not_push_good_ones_out(
@@ -128,38 +137,152 @@ def test_made_up_tokens_do_not_push_good_ones_out(
 ) -> None:
     monkeypatch.setattr(tokens, "KEPT", 4)
     known = Tokens(reviews, clock=clock)
-    known.owner("a.b.c")
+    known.owner(TOKEN)
     for number in range(20):
-        known.owner(f"made.up.{number}")
+        known.owner(jwt(f"made-up-{number}"))
     asked = len(reviews.asked)
-    assert known.owner("a.b.c") == ALICE
+    assert known.owner(TOKEN) == ALICE
     assert len(reviews.asked) == asked
 
 
 def test_a_token_is_not_kept(clock: Clock) -> None:
-    known, token = Tokens(Reviews(), clock=clock), f"secret.token.{clock.now}"
+    known, token = Tokens(Reviews(), clock=clock), jwt(f"secret-{clock.now}")
     known.owner(token)
     assert not [one for one in gc.get_referrers(token) if one is not globals() and not isinstance(one, FrameType)]
 
 
-FORMS = {
-    "a.b.c": True,
-    TOKEN: True,
-    "": False,
-    "sk-1234567890": False,
-    "a.b": False,
-    "a.b.c.d": False,
-    "a..c": False,
-    "a.b.c\n": False,
-    "a.b c.d": False,
-    "é.b.c": False,
-    "a.b." + "c" * 20_000: False,
-}
+def made_up(count: int, known: Tokens) -> int:
+    """Send so many tokens that nobody made; how many of them were refused as too many."""
+    refusals = []
+    for number in range(count):
+        try:
+            assert known.owner(jwt(f"made-up-{number}")) is None
+        except ApiError as error:
+            refusals.append((error.status, error.code, error.headers["retry-after"]))
+    assert set(refusals) <= {(429, "rate_limit_exceeded", "1")}
+    return len(refusals)
 
 
-@pytest.mark.parametrize(("text", "expected"), FORMS.items(), ids=[form[:20] for form in FORMS])
-def test_only_what_looks_like_a_token_is_shown_to_the_api_server(text: str, expected: bool) -> None:
-    assert looks_like_jwt(text) is expected
+def test_a_flood_of_made_up_tokens_reaches_the_api_server_at_a_bounded_rate(reviews: Reviews, clock: Clock) -> None:
+    known = Tokens(reviews, clock=clock)
+    assert made_up(1000, known) == 1000 - STRANGERS_AT_ONCE
+    assert len(reviews.asked) == STRANGERS_AT_ONCE
+    clock.now = 20 * REFUSAL_SECONDS
+    assert made_up(1000, known) == 1000 - STRANGERS_AT_ONCE, "what has filled up meanwhile is no more than at first"
+    clock.now += 1
+    assert made_up(1000, known) == 1000 - STRANGERS_AT_ONCE - STRANGERS_PER_SECOND
+
+
+def test_in_a_flood_a_token_that_was_let_in_before_is_asked_about_first(reviews: Reviews, clock: Clock) -> None:
+    known = Tokens(reviews, clock=clock)
+    assert known.owner(TOKEN) == ALICE
+    made_up(1000, known)
+    for clock.now in (OWNER_SECONDS, 2 * OWNER_SECONDS):
+        made_up(1000, known)
+        for number in range(2 * int(ACCOUNT_AT_ONCE)):
+            with suppress(ApiError):
+                known.owner(jwt("alice", signature=f"forged-{number}"))
+        asked = len(reviews.asked)
+        assert known.owner(TOKEN) == ALICE
+        assert len(reviews.asked) == asked + 1, "it was asked about anew"
+
+
+def test_in_a_flood_a_new_token_of_an_account_that_was_let_in_before_is_asked_about(
+    reviews: Reviews, clock: Clock
+) -> None:
+    known = Tokens(reviews, clock=clock)
+    known.owner(TOKEN)
+    made_up(1000, known)
+    renewed = [jwt("alice", jti=str(number)) for number in range(int(ACCOUNT_AT_ONCE) + 1)]
+    reviews.owners |= dict.fromkeys(renewed, ALICE)
+    assert {known.owner(token) for token in renewed[:-1]} == {ALICE}
+    with pytest.raises(ApiError, match="doesn't know yet"):
+        known.owner(renewed[-1])
+
+
+@pytest.mark.parametrize(
+    "token",
+    [jwt("bob"), jwt("alice", iss="https://elsewhere"), jwt("alice", iss=None), jwt("", iss=None)],
+    ids=["another account", "the name at another issuer", "the name alone", "nobody"],
+)
+def test_in_a_flood_an_account_that_was_never_let_in_waits(reviews: Reviews, clock: Clock, token: str) -> None:
+    known = Tokens(reviews, clock=clock)
+    known.owner(TOKEN)
+    made_up(1000, known)
+    with pytest.raises(ApiError, match="doesn't know yet"):
+        known.owner(token)
+    clock.now = 1 / STRANGERS_PER_SECOND
+    reviews.owners[token] = BOB
+    assert known.owner(token) == BOB
+
+
+def test_a_claim_to_be_an_account_opens_nothing(reviews: Reviews, clock: Clock) -> None:
+    known = Tokens(reviews, clock=clock)
+    known.owner(TOKEN)
+    assert known.owner(jwt("alice", signature="forged")) is None
+
+
+def test_who_was_let_in_a_day_ago_is_a_stranger_again(reviews: Reviews, clock: Clock) -> None:
+    known = Tokens(reviews, clock=clock)
+    known.owner(TOKEN)
+    clock.now = REMEMBERED_SECONDS
+    made_up(1000, known)
+    with pytest.raises(ApiError, match="doesn't know yet"):
+        known.owner(TOKEN)
+
+
+def test_many_requests_with_one_new_token_are_one_question(reviews: Reviews, clock: Clock) -> None:
+    known, begun, second = Tokens(reviews, clock=clock), threading.Barrier(100), threading.Event()
+    answer = reviews.owner
+
+    def slow(token: str) -> TokenOwner | None:
+        if reviews.asked:
+            second.set()
+        found = answer(token)
+        second.wait(0.3)  # whoever isn't held has come by then
+        return found
+
+    def ask() -> TokenOwner | None:
+        begun.wait(30)
+        return known.owner(TOKEN)
+
+    reviews.owner = slow  # type: ignore[method-assign]
+    with ThreadPoolExecutor(100) as threads:
+        asking = [threads.submit(ask) for _ in range(100)]
+        assert {one.result(30) for one in asking} == {ALICE}
+    assert len(reviews.asked) == 1
+
+
+def test_an_answer_that_takes_long_holds_nobody_else(reviews: Reviews, clock: Clock) -> None:
+    known, asked, over = Tokens(reviews, clock=clock), threading.Event(), threading.Event()
+    answer = reviews.owner
+
+    def slow(token: str) -> TokenOwner | None:
+        if token == OTHER:
+            asked.set()
+            over.wait(30)
+        return answer(token)
+
+    reviews.owner = slow  # type: ignore[method-assign]
+    with ThreadPoolExecutor(1) as threads:
+        hanging = threads.submit(known.owner, OTHER)
+        assert asked.wait(30)
+        assert known.owner(TOKEN) == ALICE
+        over.set()
+        assert hanging.result(30) is None
+
+
+def test_who_may_come_in_cannot_flood_the_api_server_with_namespaces(reviews: Reviews, clock: Clock) -> None:
+    known = Tokens(reviews, clock=clock)
+    reviews.allowed = {("alice", "get", "team-a"), ("bob", "get", "team-a")}
+    assert known.allows(ALICE, "get", "team-a")
+    for number in range(int(RIGHTS_AT_ONCE) - 1):
+        assert not known.allows(ALICE, "get", f"made-up-{number}")
+    with pytest.raises(ApiError) as error:
+        known.allows(ALICE, "get", "made-up")
+    assert error.value.status == 429
+    assert known.allows(ALICE, "get", "team-a")
+    assert known.allows(BOB, "get", "team-a")
 
 
 OWN = {
