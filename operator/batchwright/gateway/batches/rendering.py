@@ -126,10 +126,7 @@ def listed_errors(found: Iterable[BatchError], count: int) -> tuple[BatchError, 
 
 
 def batch_of(record: BatchRecord, state: BatchState) -> dict[str, Any]:
-    """OpenAI's batch object: every key always, times in whole seconds.
-
-    `id` and `status` occur once: scripts find them with grep, without a JSON parser.
-    """
+    """OpenAI's batch object: every key always, times in whole seconds. `answer` writes it."""
     ending = record.ending if state.ended else None
     times = state.times
     return {

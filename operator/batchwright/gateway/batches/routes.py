@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 
 from batchwright.gateway import errors
 from batchwright.gateway.batches import schema
+from batchwright.gateway.batches.answer import BatchJSON
 from batchwright.gateway.batches.cancelling import cancel
 from batchwright.gateway.batches.creation import create_batch
 from batchwright.gateway.batches.current import current
@@ -16,7 +17,6 @@ from batchwright.gateway.batches.rendering import batch_of
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.http.dependencies import authenticated, note_batch
 from batchwright.gateway.http.json_body import documented, json_body
-from batchwright.gateway.http.pretty import PrettyJSON
 from batchwright.gateway.principal import Principal
 from batchwright.gateway.records.batch_record import OPENAI, Status
 
@@ -26,7 +26,7 @@ MOST: Final = 100
 
 def router(gateway: Gateway) -> APIRouter:
     """Create, list, retrieve, cancel."""
-    routes = APIRouter(tags=["batches"], default_response_class=PrettyJSON)
+    routes = APIRouter(tags=["batches"], default_response_class=BatchJSON)
 
     @routes.post(
         "/v1/batches",
@@ -43,10 +43,10 @@ def router(gateway: Gateway) -> APIRouter:
             str | None,
             Header(alias=HEADER, description="The same key and request again give the same batch, for 24 hours."),
         ] = None,
-    ) -> PrettyJSON:
+    ) -> BatchJSON:
         record, state = create_batch(gateway, principal, asked, key)
         note_batch(request, record.id)
-        return PrettyJSON(batch_of(record, state))
+        return BatchJSON(batch_of(record, state))
 
     @routes.get("/v1/batches", response_model=schema.BatchList, summary="List batches, the newest first")
     @routes.get("/v1/batches/", include_in_schema=False, response_model=None)
@@ -55,10 +55,10 @@ def router(gateway: Gateway) -> APIRouter:
         after: Annotated[str | None, Query(description="Id of the last batch of the page before.")] = None,
         limit: Annotated[int, Query(ge=1, le=MOST)] = DEFAULT_LIMIT,
         status: Annotated[str | None, Query(description="Only batches in this state; beyond OpenAI's API.")] = None,
-    ) -> PrettyJSON:
+    ) -> BatchJSON:
         page = list_batches(gateway, principal, limit=limit, after=after or None, status=_status(status), face=OPENAI)
         data = [batch_of(stored.record, state) for stored, state in page.batches]
-        return PrettyJSON(
+        return BatchJSON(
             {
                 "object": "list",
                 "data": data,
@@ -72,19 +72,19 @@ def router(gateway: Gateway) -> APIRouter:
     @routes.get("/v1/batches/{batch_id}/", include_in_schema=False, response_model=None)
     def retrieve(
         request: Request, batch_id: str, principal: Annotated[Principal, Depends(authenticated(gateway, "get"))]
-    ) -> PrettyJSON:
+    ) -> BatchJSON:
         note_batch(request, batch_id)
         stored, state = current(gateway, find_batch(gateway, principal, batch_id, face=OPENAI))
-        return PrettyJSON(batch_of(stored.record, state))
+        return BatchJSON(batch_of(stored.record, state))
 
     @routes.post("/v1/batches/{batch_id}/cancel", response_model=schema.Batch, summary="Cancel a batch")
     @routes.post("/v1/batches/{batch_id}/cancel/", include_in_schema=False, response_model=None)
     def cancel_(
         request: Request, batch_id: str, principal: Annotated[Principal, Depends(authenticated(gateway, "patch"))]
-    ) -> PrettyJSON:
+    ) -> BatchJSON:
         note_batch(request, batch_id)
         stored, state = cancel(gateway, find_batch(gateway, principal, batch_id, face=OPENAI))
-        return PrettyJSON(batch_of(stored.record, state))
+        return BatchJSON(batch_of(stored.record, state))
 
     return routes
 
