@@ -6,11 +6,14 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
+from batchwright.api.undone import Undone
+
 ELLIPSIS = "…"
 OTHER = "other"
 MAX_COUNT_NAMES = 16
 MAX_COUNT_NAME_LENGTH = 40
 
+_ALWAYS_KEPT = frozenset(code.value for code in Undone)
 _COUNT_NAME = re.compile(rf"[A-Za-z0-9_.:-]{{1,{MAX_COUNT_NAME_LENGTH}}}", re.ASCII)
 
 
@@ -37,14 +40,15 @@ def fold_counts(counts: Mapping[str, int]) -> dict[str, int]:
     """Counts by name, the most frequent first, at most 16 names of at most 40 plain characters.
 
     The names come from servers, so they are bounded here: what has no place is added up under `other`. The sum
-    never changes.
+    never changes. The codes of `Undone` always have a place, since what they count is no failure to OpenAI's clients.
     """
     plain = {name: count for name, count in counts.items() if _COUNT_NAME.fullmatch(name) and name != OTHER}
     rest = sum(count for name, count in counts.items() if name not in plain)
     ranked = sorted(plain.items(), key=lambda item: (-item[1], item[0]))
-    kept = MAX_COUNT_NAMES if not rest and len(ranked) <= MAX_COUNT_NAMES else MAX_COUNT_NAMES - 1
-    rest += sum(count for _, count in ranked[kept:])
-    return dict(ranked[:kept]) | ({OTHER: rest} if rest else {})
+    places = MAX_COUNT_NAMES if not rest and len(ranked) <= MAX_COUNT_NAMES else MAX_COUNT_NAMES - 1
+    kept = {name for name, _ in sorted(ranked, key=lambda item: item[0] not in _ALWAYS_KEPT)[:places]}
+    rest += sum(count for name, count in ranked if name not in kept)
+    return {name: count for name, count in ranked if name in kept} | ({OTHER: rest} if rest else {})
 
 
 Message = Annotated[str, BeforeValidator(_cut_to(2048)), StringConstraints(max_length=2048)]

@@ -4,6 +4,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from batchwright.api.text import CountsByName, Message, cut, encodable, fold_counts
+from batchwright.api.undone import Undone
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,14 @@ def test_the_rare_ones_are_added_up_under_other() -> None:
     assert len(folded) == 16
     assert folded["reason-30"] == 30
     assert folded["other"] == sum(range(1, 16))
+
+
+@pytest.mark.parametrize("code", Undone)
+def test_what_never_ran_is_counted_by_its_own_name_however_rare_it_is(code: Undone) -> None:
+    folded = fold_counts({f"reason-{n:02}": 10 + n for n in range(30)} | {code.value: 1})
+    assert len(folded) == 16
+    assert folded[code.value] == 1
+    assert folded["other"] == sum(10 + n for n in range(16))
 
 
 @pytest.mark.parametrize("name", ["", "x" * 41, "with space", "漢", "\x00", "line\nbreak", "\ud83d"])

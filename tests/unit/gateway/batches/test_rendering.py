@@ -149,6 +149,8 @@ class TestCounts:
             ({"total": 10, "completed": 4, "failed": 6}, {"batch_cancelled": 5, "400": 1}, (10, 4, 1)),
             ({"total": 10, "completed": 4, "failed": 6}, {"batch_expired": 6}, (10, 4, 0)),
             ({"total": 10, "completed": 4, "failed": 6}, {"batch_failed": 4, "500": 2}, (10, 4, 2)),
+            # Of more codes than a status has room for, these keep their place.
+            ({"total": 90, "failed": 81}, {f"code-{n}": 4 for n in range(20)} | {"batch_cancelled": 1}, (90, 0, 80)),
         ],
     )
     def test_lines_that_never_ran_are_not_counted_as_failed(
