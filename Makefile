@@ -31,6 +31,7 @@ lock: ## Resolve the lock files anew (uv)
 	for set in worker: operator:operator gateway:gateway dev:dev; do extra=$${set#*:}; \
 	  $(COMPILE) $${extra:+--extra $$extra} --output-file requirements/$${set%%:*}.txt pyproject.toml; done
 	for set in build bench conformance uv; do $(COMPILE) --output-file requirements/$$set.txt requirements/$$set.in; done
+	$(COMPILE) --override requirements/vllm-overrides.txt --output-file requirements/vllm.txt requirements/vllm.in
 
 ##@ Use
 # `try` needs little, so it has an environment of its own unless the one for development is there.
@@ -208,3 +209,4 @@ clean: ## Remove what tools and tests leave; the environment and the cluster sta
 	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 -include hack/cluster/cluster.mk
+-include hack/vllm/vllm.mk

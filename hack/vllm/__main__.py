@@ -1,0 +1,62 @@
+"""The commands behind the Makefile's targets: python3 -m hack.vllm COMMAND."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from hack.cluster.console import ClusterError, say
+
+from . import environment, serving
+from .installation import find_installation, wanted_installation
+
+
+def main(arguments: list[str]) -> int:
+    """Run one command; its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except ClusterError as error:
+        say(f"error: {error}")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(options: argparse.Namespace) -> int:
+    match options.command:
+        case "install":
+            print(environment.install().folder)
+        case "installed":
+            print(wanted_installation().folder)
+            return 0 if find_installation() else 1
+        case "serve":
+            _serve(options)
+    return 0
+
+
+def _serve(options: argparse.Namespace) -> None:
+    """Become the server, so that signals reach it."""
+    installation = find_installation()
+    if installation is None:
+        raise ClusterError("vLLM is not installed: make vllm")
+    flags = [*(serving.lora_flags(installation) if options.model == "tiny" else ()), *options.flags]
+    command = serving.command(installation, *flags, model=options.model, port=options.port)
+    os.execve(command[0], command, {**serving.ENVIRONMENT, **os.environ})
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python3 -m hack.vllm", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("install", help="install vLLM and make the tiny models, where they are missing")
+    commands.add_parser("installed", help="whether that is done, as the exit code; prints the folder")
+    serve = commands.add_parser("serve", help="serve a model on this machine until Ctrl-C")
+    serve.add_argument("model", nargs="?", default="tiny", choices=("tiny", "tiny-embedding"))
+    serve.add_argument("--port", type=int, default=8100, help="where it listens on the loopback address (8100)")
+    serve.add_argument("flags", nargs="*", metavar="-- FLAG", help="flags for vLLM itself")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
