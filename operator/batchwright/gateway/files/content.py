@@ -1,7 +1,5 @@
 """A file's bytes on their way out, from the storage to the client, chunk by chunk."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -14,6 +12,7 @@ from batchwright.gateway import errors
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
 from batchwright.gateway.files.ranges import ByteRange, Unsatisfiable, asked_range
+from batchwright.gateway.http.streaming import sent
 from batchwright.gateway.records.file_record import FileRecord
 from batchwright.storage.errors import NotFound, ObjectChanged
 from batchwright.storage.protocol import ObjectInfo
@@ -34,8 +33,8 @@ class Content:
 async def download(gateway: Gateway, record: FileRecord, request_headers: Headers) -> Response:
     """The bytes of a file, or the range of them that is asked for.
 
-    A client that reads slowly holds no thread. The first chunk is read before the answer begins, so that what is wrong
-    can still be said. Raises ApiError and StorageError.
+    The first chunk is read before the answer begins, so that what is wrong can still be said. Raises ApiError and
+    StorageError.
     """
     folder = gateway.tenant(record.namespace)
     info = await run_in_threadpool(_head, gateway, record)
@@ -53,7 +52,7 @@ async def download(gateway: Gateway, record: FileRecord, request_headers: Header
         raise errors.no_such_file(record.id) from error
     except ObjectChanged as error:  # between the two requests
         raise errors.unavailable("The file is being replaced. Try again.", 1) from error
-    return StreamingResponse(_sent(first, chunks), content.status, content.headers)
+    return StreamingResponse(sent(first, chunks), content.status, content.headers)
 
 
 def look(gateway: Gateway, record: FileRecord, request_headers: Headers) -> Response:
@@ -93,16 +92,3 @@ def _head(gateway: Gateway, record: FileRecord) -> ObjectInfo:
         return folder.store.head(folder.key(record.key))
     except NotFound as error:  # removed by somebody else, such as a lifecycle rule
         raise errors.no_such_file(record.id) from error
-
-
-async def _sent(first: bytes, rest: Iterator[bytes]) -> AsyncIterator[bytes]:
-    try:
-        chunk = first
-        while chunk:
-            yield chunk
-            chunk = await run_in_threadpool(next, rest, b"")
-    finally:
-        # A download that was broken off holds a connection to the storage until its generator ends.
-        close = getattr(rest, "close", None)
-        if close is not None:
-            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, close))

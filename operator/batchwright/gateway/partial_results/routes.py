@@ -1,12 +1,12 @@
 """`GET /v1/batches/{batch_id}/results`: lines that are finished by now."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Request
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, Field
 
 from batchwright.gateway import errors, ids
@@ -15,8 +15,9 @@ from batchwright.gateway.batches.finding import find_batch
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
 from batchwright.gateway.http.dependencies import authenticated, note_batch
+from batchwright.gateway.http.streaming import sent
 from batchwright.gateway.partial_results.cursor import Cursor, decode
-from batchwright.gateway.partial_results.page import Page, read_page
+from batchwright.gateway.partial_results.page import Page
 from batchwright.gateway.partial_results.shards import Committed, as_published, as_written, committed
 from batchwright.gateway.principal import Principal
 from batchwright.gateway.records.batch_record import OPENAI, BatchRecord, BatchState
@@ -60,17 +61,17 @@ def router(gateway: Gateway) -> APIRouter:
         stored, state = current(gateway, find_batch(gateway, principal, batch_id, face=OPENAI))
         try:
             cursor = decode(after) if after else Cursor()
-            page = _page(gateway, shard_records, stored.record, state, cursor=cursor, limit=limit)
+            first, rest = _begun(gateway, shard_records, stored.record, state, cursor=cursor, limit=limit)
         except ValueError as error:
             raise errors.invalid_value(
                 "after", "Invalid value for 'after': send `last_id` of an earlier page."
             ) from error
-        return Response(b"".join(_body(page, ended=state.ended)), media_type="application/json")
+        return StreamingResponse(sent(first, rest), media_type="application/json")
 
     return routes
 
 
-def _page(
+def _begun(
     gateway: Gateway,
     shard_records: ShardRecords,
     record: BatchRecord,
@@ -78,17 +79,20 @@ def _page(
     *,
     cursor: Cursor,
     limit: int,
-) -> Page:
-    """A merge may publish, and then delete the shards' own files, between any two steps: what is gone from there has
+) -> tuple[bytes, Iterator[bytes]]:
+    """The beginning of the answer, once something was read for it, and the rest.
+
+    A merge may publish, and then delete the shards' own files, between any two steps: what is gone from there has
     been published before.
     """
-    if state.fingerprint is None:
-        return Page((), cursor, has_more=False)
     folder, batchjob = gateway.tenant(record.namespace), ids.batchjob_name(record.id)
 
-    def of(shards: Iterable[Committed]) -> Page:
-        return read_page(folder.store, shards, cursor, limit)
+    def of(shards: Iterable[Committed]) -> tuple[bytes, Iterator[bytes]]:
+        pieces = _body(Page(folder.store, shards, cursor, limit), ended=state.ended)
+        return next(pieces), pieces
 
+    if state.fingerprint is None:
+        return of(())
     records = committed(shard_records, folder, batchjob, state.fingerprint)
     if not state.ended:
         try:
@@ -103,9 +107,11 @@ def _page(
         ) from error
 
 
-def _body(page: Page, *, ended: bool) -> Iterable[bytes]:
+def _body(page: Page, *, ended: bool) -> Iterator[bytes]:
     """The lines go out as they stand."""
+    opening = b'{"object": "list", "data": ['
+    for piece in page.pieces():
+        yield opening + piece
+        opening = b""
     rest = {"last_id": page.after.encoded(), "has_more": page.has_more, "ended": ended}
-    yield b'{"object": "list", "data": ['
-    yield b", ".join(page.lines)
-    yield b"], " + json.dumps(rest)[1:].encode()
+    yield opening + b"], " + json.dumps(rest)[1:].encode()

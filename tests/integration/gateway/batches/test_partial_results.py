@@ -1,7 +1,7 @@
 """`GET /v1/batches/{id}/results` on real sockets: what is finished by now, and the rest when it is."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from batchwright.gateway import ids
 from batchwright.gateway.batches.making import make_batch
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.records.batch_record import BatchRecord
+from batchwright.storage.errors import StorageUnavailable
 from fixtures.gateway import ADMIN, ALICE, BOB, bearer, gateway_on, running_gateway
 from fixtures.kubernetes_http import HttpApi
 from fixtures.s3 import S3Bucket
@@ -104,6 +105,46 @@ def test_lines_stand_as_they_were_written(running: Running) -> None:
     running.phase("in_progress")
     running.commit(0, "a")
     assert json.dumps({"custom_id": "a", "error": None}) in running.get().text
+
+
+def test_a_line_of_any_length_goes_out_as_it_is_read(running: Running) -> None:
+    """How much memory that takes: tests/unit/gateway/partial_results."""
+    running.phase("in_progress")
+    long = "x" * (70 << 20)
+    running.commit(0, "a", long, "b")
+    first, page = running.page()
+    assert (first, page["has_more"]) == (["a", long], True)
+    second, page = running.page(after=page["last_id"])
+    assert (second, page["has_more"]) == (["b"], False)
+
+
+def test_an_answer_that_the_storage_breaks_off_within_a_line_can_be_asked_for_again(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.phase("in_progress")
+    running.commit(0, "a", "x" * (1 << 20))
+    whole = running.folder.store.stream
+    with monkeypatch.context() as broken:
+        broken.setattr(type(running.folder.store), "stream", _cut(whole))
+        with pytest.raises(httpx.RemoteProtocolError):
+            running.get()
+    assert len(running.page()[0]) == 2
+
+
+def _cut(whole: Callable[..., Iterator[bytes]]) -> Callable[..., Iterator[bytes]]:
+    """A store whose reads of shard files break off in the middle."""
+
+    def stream(_: object, key: str, **arguments: Any) -> Iterator[bytes]:
+        if not key.endswith(f"-{RESULTS}.jsonl"):
+            return whole(key, **arguments)
+        return _broken_off(next(whole(key, **arguments)))
+
+    return stream
+
+
+def _broken_off(first: bytes) -> Iterator[bytes]:
+    yield first
+    raise StorageUnavailable("GetObject", "s3://b/k")
 
 
 def test_a_merge_that_publishes_between_two_pages_is_not_noticed(running: Running) -> None:

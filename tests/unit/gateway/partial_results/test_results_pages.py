@@ -1,10 +1,15 @@
 """Reading a batch's results while it runs: whatever the pages and the order of commits, each line comes once."""
 
+import hashlib
+import tracemalloc
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -15,12 +20,13 @@ from batchwright.batchfile.plan_record import encode_record
 from batchwright.batchfile.shard_record import ERRORS, RESULTS, ShardFile, ShardRecord, Totals
 from batchwright.gateway.partial_results import page
 from batchwright.gateway.partial_results.cursor import Cursor, decode
-from batchwright.gateway.partial_results.page import read_page
+from batchwright.gateway.partial_results.page import BETWEEN
 from batchwright.gateway.partial_results.shards import as_published, as_written, committed
 from batchwright.gateway.shard_records import ShardRecords
 from batchwright.gateway.tenant_folder import TenantFolder
-from batchwright.storage.errors import NotFound
+from batchwright.storage.errors import NotFound, StorageUnavailable
 from batchwright.storage.file import FileStore
+from batchwright.storage.protocol import ObjectStore
 
 BATCHJOB = "batch-1"
 FINGERPRINT = "0123456789abcdef"
@@ -28,6 +34,15 @@ LAYOUT = OutputLayout(f"{BATCHJOB}/").work(FINGERPRINT)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 Shard = tuple[int, int]
 """How many results, how many errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinesOfPage:
+    """A page that was read."""
+
+    lines: list[bytes]
+    after: Cursor
+    has_more: bool
 
 
 class Work:
@@ -63,10 +78,17 @@ class Work:
             self.store.write(f"{BATCHJOB}/{kind}.jsonl", b"".join(line + b"\n" for line in lines))
         assert not self.store.delete(info.key for info in self.store.list(LAYOUT.shard_files))
 
-    def read(self, cursor: Cursor, limit: int, *, ended: bool = False) -> page.Page:
+    def page(self, cursor: Cursor, limit: int, *, ended: bool = False, store: Any = None) -> page.Page:
         records = committed(self.reader, self.folder, BATCHJOB, FINGERPRINT)
         shards = as_published(self.folder, BATCHJOB, records) if ended else as_written(records)
-        return read_page(self.store, shards, cursor, limit)
+        return page.Page(store or self.store, shards, cursor, limit)
+
+    def read(self, cursor: Cursor, limit: int, *, ended: bool = False, store: Any = None) -> "LinesOfPage":
+        now = self.page(cursor, limit, ended=ended, store=store)
+        pieces = list(now.pieces())
+        assert b"" not in pieces
+        lines = b"".join(pieces)
+        return LinesOfPage(lines.split(BETWEEN) if lines else [], now.after, now.has_more)
 
     def read_all(self, cursor: Cursor, limit: int, *, ended: bool = False) -> tuple[list[bytes], Cursor]:
         found: list[bytes] = []
@@ -90,16 +112,22 @@ def all_lines(work: Work, shards: Iterable[int]) -> list[bytes]:
     return sorted(line for shard in shards for kind in (RESULTS, ERRORS) for line in work.lines(shard)[kind])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(
     shards=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=6),
     limit=st.integers(1, 7),
+    chunk=st.sampled_from([1, 2, 7, 23, 24, 1000]),
+    most=st.sampled_from([1, 30, 48, 10_000]),
     data=st.data(),
 )
 def test_each_line_comes_once_whatever_was_committed_between_the_pages(
-    shards: list[Shard], limit: int, data: st.DataObject
+    shards: list[Shard], limit: int, chunk: int, most: int, data: st.DataObject
 ) -> None:
-    with work_of(shards) as work:
+    with (
+        work_of(shards) as work,
+        patch.object(page, "CHUNK_BYTES", chunk),
+        patch.object(page, "MAX_PAGE_BYTES", most),
+    ):
         order = data.draw(st.permutations(range(len(shards))))
         found, cursor = [], Cursor()
         for shard in order:
@@ -116,7 +144,7 @@ def test_each_line_comes_once_whatever_was_committed_between_the_pages(
 def test_a_shard_is_shown_in_the_input_s_order_its_errors_after_its_results() -> None:
     with work_of([(2, 1)]) as work:
         work.commit(0)
-        assert list(work.read(Cursor(), 10).lines) == [*work.lines(0)[RESULTS], *work.lines(0)[ERRORS]]
+        assert work.read(Cursor(), 10).lines == [*work.lines(0)[RESULTS], *work.lines(0)[ERRORS]]
 
 
 def test_what_comes_later_is_found_from_the_same_place() -> None:
@@ -136,6 +164,79 @@ def test_a_page_ends_by_its_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(work.read_all(Cursor(), 100)[0]) == 4
 
 
+@pytest.mark.parametrize("chunk", [1, 10, 30, 1000])
+def test_a_page_has_no_more_lines_than_were_asked_for_wherever_chunks_end(
+    chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "CHUNK_BYTES", chunk)
+    with work_of([(3, 2), (1, 0)]) as work:
+        work.commit(0)
+        work.commit(1)
+        sizes, cursor, has_more = [], Cursor(), True
+        while has_more:
+            now = work.read(cursor, 2)
+            sizes.append(len(now.lines))
+            cursor, has_more = now.after, now.has_more
+        assert sizes == [2, 2, 2]
+
+
+def test_a_line_is_never_held_however_long_it_is() -> None:
+    mebibyte = 1 << 20
+    with work_of([(2, 0)]) as work:
+        long, short = b'{"a": "%s"}' % (b"x" * 64 * mebibyte), b'{"b": 1}'
+        info = work.store.write(LAYOUT.shard_file(0, "a1", RESULTS), b"%s\n%s\n" % (long, short))
+        work.commit(0, results=ShardFile(info.key, len(long) + len(short) + 2, 2))
+        work.store.write(LAYOUT.shard_file(0, "a1", RESULTS), b"%s\n%s\n" % (long, short))
+        wanted = hashlib.sha256(long).digest()
+        del long
+        first, found = work.page(Cursor(), 10), hashlib.sha256()
+        tracemalloc.start()
+        for piece in first.pieces():
+            assert len(piece) <= page.CHUNK_BYTES + len(BETWEEN)
+            found.update(piece)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 4 * mebibyte
+        assert (found.digest(), first.has_more) == (wanted, True)
+        assert work.read(first.after, 10) == LinesOfPage([short], Cursor({0}), has_more=False)
+
+
+class CutStore:
+    """A store whose reads of one kind of file break off after so many bytes."""
+
+    def __init__(self, store: ObjectStore, kind: str, after: int) -> None:
+        self.store = store
+        self.kind = kind
+        self.after = after
+
+    def stream(self, key: str, **arguments: Any) -> Iterator[bytes]:
+        whole = b"".join(self.store.stream(key, **arguments))
+        if self.kind not in key:
+            yield whole
+            return
+        if whole[: self.after]:
+            yield whole[: self.after]
+        raise StorageUnavailable("GetObject", key)
+
+
+def test_what_fails_between_two_lines_ends_the_page_there() -> None:
+    with work_of([(2, 2)]) as work:
+        work.commit(0)
+        results, failures = work.lines(0)[RESULTS], work.lines(0)[ERRORS]
+        for after, lines in ((0, results), (len(failures[0]) + 1, [*results, failures[0]])):
+            now = work.read(Cursor(), 10, store=CutStore(work.store, ERRORS, after))
+            assert (now.lines, now.has_more) == (lines, True)
+            assert work.read(now.after, 10).lines == [*results, *failures][len(lines) :]
+
+
+@pytest.mark.parametrize(("kind", "after"), [(RESULTS, 0), (RESULTS, 5), (ERRORS, 5)])
+def test_what_fails_before_or_within_a_line_fails_the_page(kind: str, after: int) -> None:
+    with work_of([(2, 2)]) as work:
+        work.commit(0)
+        with pytest.raises(StorageUnavailable):
+            work.read(Cursor(), 10, store=CutStore(work.store, kind, after))
+
+
 def test_files_that_the_merge_has_deleted_are_missed() -> None:
     with work_of([(1, 0)]) as work:
         work.commit(0)
@@ -149,7 +250,7 @@ def test_a_place_within_a_line_is_none(offset: int) -> None:
     with work_of([(2, 0)]) as work:
         work.commit(0)
         if offset == 1000:  # behind the end: nothing is left of the shard
-            assert work.read(Cursor(shard=0, offset=offset), 10).lines == ()
+            assert work.read(Cursor(shard=0, offset=offset), 10).lines == []
             return
         with pytest.raises(ValueError, match="place"):
             work.read(Cursor(shard=0, offset=offset), 10)
