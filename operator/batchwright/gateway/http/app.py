@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from pydantic import BaseModel
 
 from batchwright.gateway.batches import routes as batches
@@ -13,6 +13,7 @@ from batchwright.gateway.context import Gateway
 from batchwright.gateway.files import routes as files
 from batchwright.gateway.http import error_handlers, health
 from batchwright.gateway.http.body_limit import BodyLimit
+from batchwright.gateway.http.dependencies import not_overloaded
 from batchwright.gateway.http.middleware import Audit, RequestMiddleware
 from batchwright.gateway.http.root_path import RootPath
 from batchwright.gateway.models import routes as models
@@ -25,14 +26,12 @@ OpenAI's Files and Batches API, and path-based batches, over BatchJobs in a Kube
 Send an API key of this gateway, or a token of the cluster, as `Authorization: Bearer …`.
 """
 
-PARTS: Final[tuple[Callable[[Gateway], APIRouter], ...]] = (
-    health.router,
+API: Final[tuple[Callable[[Gateway], APIRouter], ...]] = (
     files.router,
     batches.router,
     resource_server.router,
     models.router,
     partial_results.router,
-    page.router,
 )
 
 
@@ -99,8 +98,10 @@ def create_app(
         responses=ERRORS,
     )
     error_handlers.install(app)
-    for part in PARTS:
-        app.include_router(part(gateway))
+    app.include_router(health.router(gateway))  # probes are answered also when there are too many connections
+    for part in API:
+        app.include_router(part(gateway), dependencies=[Depends(not_overloaded)])
+    app.include_router(page.router(gateway))
     app.add_middleware(RootPath, root_path=gateway.settings.root_path)
     app.add_middleware(BodyLimit)
     # The outermost: what the others refuse is counted and logged too.

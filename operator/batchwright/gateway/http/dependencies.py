@@ -4,10 +4,17 @@ from collections.abc import Callable
 
 from fastapi import Request
 
-from batchwright.gateway import ids
+from batchwright.gateway import errors, ids
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
+from batchwright.gateway.http.protocol import OVERLOADED
 from batchwright.gateway.principal import Principal, Verb
+
+
+async def not_overloaded(request: Request) -> None:
+    """Raises ApiError (503) above the bound on connections. Waits for no thread, since all may be at work."""
+    if getattr(request.state, OVERLOADED, False):
+        raise errors.unavailable("The gateway has more connections than it serves at once. Try again.")
 
 
 def authenticated(gateway: Gateway, verb: Verb) -> Callable[[Request], Principal]:

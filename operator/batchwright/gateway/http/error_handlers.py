@@ -77,7 +77,7 @@ def as_api_error(request: Request, error: Exception) -> ApiError:
     return ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, message, code="internal_error", kind=errors.SERVER_ERROR)
 
 
-def _handle(request: Request, error: Exception) -> JSONResponse:
+async def _handle(request: Request, error: Exception) -> JSONResponse:
     response = answer(as_api_error(request, error))
     # What nobody foresaw is answered outside of the middleware that gives the id to all others.
     response.headers[REQUEST_ID] = request_id(request)

@@ -1,7 +1,8 @@
-"""uvicorn's HTTP protocol with bounds on how long and how large a request's head may be.
+"""uvicorn's HTTP protocol with bounds on how long and how large a request's head may be, and on connections.
 
 uvicorn bounds idle connections alone, and the head's size with another parser only: a client that sends one byte of its
-head now and then, or a head without an end, would hold a connection or the memory for ever.
+head now and then, or a head without an end, would hold a connection or the memory for ever. Above its bound on
+connections it answers in plain text; here the application is told, and answers as it does to every other error.
 """
 
 import asyncio
@@ -17,6 +18,8 @@ HEAD_SECONDS: Final = 20.0
 """For a request's line and headers; and for what a client still sends of a body after it has been answered."""
 HEAD_BYTES: Final = 65_536
 """A Kubernetes token takes a few KiB of them."""
+OVERLOADED: Final = "overloaded"
+"""Name in the state of a request that came when there were more connections than the gateway serves at once."""
 
 
 class BoundedHttp(HttpToolsProtocol):
@@ -24,6 +27,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._most, self.limit_concurrency = self.limit_concurrency, None
         self._in_head = False
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
@@ -58,11 +62,22 @@ class BoundedHttp(HttpToolsProtocol):
         """The parser's call: a head is there."""
         self._in_head = False
         self._stop_timer()
+        overloaded = self.scope["state"][OVERLOADED] = self._is_overloaded()
         super().on_headers_complete()
+        if overloaded and not self._has_body():
+            self.cycle.keep_alive = False
 
     def send_400_response(self, msg: str) -> None:
         """uvicorn's call: what came is no HTTP. Answered like every other error."""
         self._refuse(HTTPStatus.BAD_REQUEST, msg)
+
+    def _is_overloaded(self) -> bool:
+        """Whether more connections are there than allowed, or as many requests at work: clients may have left some."""
+        return self._most is not None and (len(self.connections) > self._most or len(self.tasks) >= self._most)
+
+    def _has_body(self) -> bool:
+        """Whether the request announces one: who still sends it would lose an answer after which all is closed."""
+        return any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers)
 
     def _is_idle(self) -> bool:
         """Whether every request so far has been answered."""

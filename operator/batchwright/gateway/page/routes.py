@@ -2,11 +2,12 @@
 
 from http import HTTPStatus
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from batchwright.gateway.context import Gateway
+from batchwright.gateway.http.dependencies import not_overloaded
 from batchwright.gateway.page import assets, changing, reading, signing
 from batchwright.gateway.page.batch_list import Views
 from batchwright.gateway.page.context import Page
@@ -34,9 +35,11 @@ def router(gateway: Gateway) -> APIRouter:
             raise HTTPException(HTTPStatus.NOT_FOUND)
         return Response(asset.content, media_type=asset.media_type, headers={"cache-control": assets.FOREVER})
 
-    signing.add_routes(page, routes)
-    reading.add_routes(page, routes)
-    changing.add_routes(page, routes)
+    # What an error's page is made of stays there when there are too many connections.
+    pages = APIRouter(route_class=page_route(templates), dependencies=[Depends(not_overloaded)])
+    for part in (signing, reading, changing):
+        part.add_routes(page, pages)
+    routes.include_router(pages)
 
     @routes.get(f"{UI}/{{path:path}}")
     def nothing(request: Request) -> Response:
