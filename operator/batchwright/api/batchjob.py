@@ -126,6 +126,11 @@ class InputLimits(Model):
             " operator's setting.",
         )
     )
+    endpoints: Annotated[list[Endpoint], Field(min_length=1, max_length=len(Endpoint))] | None = Field(
+        None,
+        description="Endpoints that the lines may name where spec.endpoint is absent, since the server has no others; a"
+        " line that names another one is invalid (invalid_url). Default: all.",
+    )
 
 
 class Input(Model):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from batchwright.api.batchjob import HTTPURL, BatchJob
+from batchwright.api.batchjob import HTTPURL, BatchJob, Endpoint
 from batchwright.api.model import Model
 
 MAX_BODY_BYTES = 10 * 1024 * 1024
@@ -43,6 +43,12 @@ class WorkerJob(Model):
         """Bytes that the input may have: the smaller of what the settings and the spec allow. None: no bound."""
         own = self.batchjob.spec.input.limits
         return _smaller(self.limits.max_file_bytes, own.bytes if own is not None else None)
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """The endpoints that lines may name, where the spec names none."""
+        own = self.batchjob.spec.input.limits
+        return tuple(endpoint.value for endpoint in (own.endpoints if own and own.endpoints else Endpoint))
 
 
 def _smaller(one: int | None, other: int | None) -> int | None:

@@ -51,11 +51,20 @@ class ErrorList:
 class Validator:
     """Takes the lines of one file, in order; has errors, endpoint, model and index at the end.
 
-    Endpoint and model are those that every line must name. Where they are None, the first line that names one decides.
+    Endpoint and model are those that every line must name. Where they are None, the first line that names one decides:
+    of the endpoints, one of those that are supported.
     """
 
-    def __init__(self, *, endpoint: str | None, model: str | None, max_body_bytes: int) -> None:
+    def __init__(
+        self,
+        *,
+        endpoint: str | None,
+        model: str | None,
+        max_body_bytes: int,
+        supported: Sequence[str] = _ENDPOINTS,
+    ) -> None:
         self.endpoint = endpoint
+        self._supported = supported
         self.model = model
         self.errors = ErrorList()
         self.index = InputIndex()
@@ -148,10 +157,10 @@ class Validator:
         if self.endpoint is not None:
             if url != self.endpoint:
                 yield errors.mismatched_url(number, url, self.endpoint, self._endpoint_line)
-        elif url in _ENDPOINTS:
+        elif url in self._supported:
             self.endpoint, self._endpoint_line = url, number
         else:
-            yield errors.unsupported_url(number, url, _ENDPOINTS)
+            yield errors.unsupported_url(number, url, self._supported)
 
     def _check_model(self, number: int, model: object) -> Iterator[FileError]:
         if not isinstance(model, str) or not model:

@@ -84,7 +84,10 @@ def _find_input(stage: Stage) -> ObjectInfo:
 def _validate(stage: Stage, source: ObjectInfo, progressed: Progressed) -> Validator:
     spec = stage.job.batchjob.spec
     validator = Validator(
-        endpoint=spec.endpoint and spec.endpoint.value, model=spec.model, max_body_bytes=stage.job.limits.max_body_bytes
+        endpoint=spec.endpoint and spec.endpoint.value,
+        model=spec.model,
+        max_body_bytes=stage.job.limits.max_body_bytes,
+        supported=stage.job.endpoints,
     )
     for lines in _lines(stage, source, validator.skip_byte_order_mark, progressed):
         validator.take(lines)

@@ -11,7 +11,7 @@ from batchwright.api.exit_codes import ExitCode
 from batchwright.api.reports import FailureReport
 from batchwright.api.worker_job import MAX_BODY_BYTES
 from batchwright.worker.failures import StageFailed
-from fixtures.worker import CHAT, JobUnderTest, chat_line, chat_lines, jsonl, parsed
+from fixtures.worker import CHAT, MODEL, JobUnderTest, chat_line, chat_lines, jsonl, parsed
 from stub.harness import StubProcess
 
 GOOD = json.dumps(chat_line("good")).encode()
@@ -142,6 +142,16 @@ class TestLimitsOfTheSpec:
         assert [error.code for error in report.validation_errors] == ["file_too_large"]
         found = f"The input file has {len(content)} bytes; the limit is {len(content) - 1}."
         assert report.validation_errors[0].message == found
+
+    def test_endpoints(self, job: JobUnderTest, stub: StubProcess) -> None:
+        other = {**chat_line("e-1"), "url": "/v1/embeddings", "body": {"model": MODEL, "input": "x"}}
+        job = job.input([other, *chat_lines(2)]).with_input(limits={"endpoints": [CHAT, "/v1/completions"]})
+        report = failed(job)
+        (error,) = report.validation_errors
+        assert (error.code, error.line, error.param) == ("invalid_url", 1, "url")
+        assert "It is '/v1/embeddings', supported are /v1/chat/completions, /v1/completions." in error.message
+        assert stub.arrivals().total == 0
+        assert job.input(chat_lines(2)).plan().endpoint == CHAT
 
     def test_an_input_that_just_keeps_them(self, job: JobUnderTest) -> None:
         content = jsonl(chat_lines(3))

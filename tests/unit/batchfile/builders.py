@@ -49,9 +49,10 @@ def check(
     model: str | None = None,
     max_body_bytes: int = MAX_BODY_BYTES,
     chunk_bytes: int = 1 << 20,
+    **options: Any,
 ) -> Validator:
     """Check a whole file, duplicates too, as the plan stage does."""
-    validator = Validator(endpoint=endpoint, model=model, max_body_bytes=max_body_bytes)
+    validator = Validator(endpoint=endpoint, model=model, max_body_bytes=max_body_bytes, **options)
     if data.startswith(BYTE_ORDER_MARK):
         validator.skip_byte_order_mark(len(BYTE_ORDER_MARK))
 

@@ -154,6 +154,18 @@ def test_a_url_that_no_server_has_names_those_that_are_supported() -> None:
     assert "/v1/chat/completions, /v1/completions, /v1/embeddings, /v1/responses" in error.message
 
 
+def test_of_the_urls_those_alone_are_taken_that_are_supported_here() -> None:
+    data = input_of(
+        request("a", url=EMBEDDINGS, body__input="y"),
+        request("b"),
+        request("c", url="/v1/completions", body__prompt="x"),
+    )
+    listed = errors_of(data, supported=[CHAT, "/v1/completions"])
+    assert [(error.line, error.code) for error in listed] == [(1, "invalid_url"), (3, "invalid_url")]
+    assert f"It is '{EMBEDDINGS}', supported are {CHAT}, /v1/completions." in listed[0].message
+    assert f"line 2 names '{CHAT}'" in listed[1].message
+
+
 def test_urls_and_models_are_compared_with_the_first_line_that_names_one() -> None:
     data = input_of(b"", b"nonsense", request("a"), request("b", url=EMBEDDINGS, body__model="x", body__input="y"))
     invalid_json, *others = errors_of(data)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from batchwright.api.batchjob import Endpoint
 from batchwright.api.duration import parse_duration
 from batchwright.gateway import ids
 from batchwright.gateway.batches.batchjob import spec_of
@@ -61,6 +62,9 @@ def _record(
     names = output_names(source.shown, model, batch_id, now)
     # What its lines say, but for a server that takes one endpoint alone.
     endpoint = choice.endpoints[0].value if len(choice.endpoints) == 1 else None
+    limits = gateway.settings.face_limits(namespace, PATHS).model_dump(by_alias=True, exclude_none=True)
+    if endpoint is None and set(choice.endpoints) != set(Endpoint):
+        limits["endpoints"] = [one.value for one in choice.endpoints]
     return BatchRecord(
         id=batch_id,
         namespace=namespace,
@@ -80,6 +84,7 @@ def _record(
             server=choice.server,
             completion_window=window,
             model=model,
+            input={"limits": limits},
             output=names.spec(),
         ),
         path_request=_path_request(choice, source, folder, names),

@@ -38,6 +38,12 @@ CATALOGUE = Catalogue.model_validate(
             {"model": "meta/llama", "cluster": "polaris", "server": {"url": "http://llama:8000"}},
             {"model": "shy", "cluster": "polaris", "server": {"url": "http://shy:8000"}, "batch": False},
             {
+                "model": "talker",
+                "cluster": "polaris",
+                "server": {"url": "http://talker:8000"},
+                "endpoints": ["/v1/chat/completions", "/v1/completions"],
+            },
+            {
                 "model": "embedder",
                 "cluster": "sophia",
                 "framework": "infinity",
@@ -227,7 +233,7 @@ def test_a_body_that_is_none_is_refused(busy_world: World, content: bytes) -> No
         ("/resource_server/polaris/sglang/v1/batches", "meta/llama", 400, "take batches: 'vllm'."),
         ("/resource_server/polaris/vllm/v1/batches", "shy", 400, "takes no batches. Models that take batches"),
         ("/resource_server/polaris/vllm/v1/batches", "embedder", 400, "It takes batches at: 'sophia/infinity'."),
-        ("/resource_server/polaris/vllm/v1/batches", "gpt", 404, "Models that take batches: 'meta/llama'."),
+        ("/resource_server/polaris/vllm/v1/batches", "gpt", 404, "Models that take batches: 'meta/llama', 'talker'."),
     ],
 )
 def test_a_place_or_model_without_batches_is_refused_naming_those_that_work(
@@ -248,6 +254,23 @@ def test_the_catalogue_says_which_server(tmp_path: Path) -> None:
     assert (first["server"]["url"], first.get("endpoint")) == ("http://llama:8000", None)
     assert (second["server"]["url"], second["endpoint"]) == ("http://embedder:8000", "/v1/embeddings")
     assert listed == {llama: ("polaris", "vllm"), embedder: ("sophia", "infinity")}
+
+
+def test_a_line_may_name_what_the_model_serves_and_nothing_else(tmp_path: Path) -> None:
+    tenants = {"team-a": {"limits": {"paths": {"bytes": 7}}}}
+    path = "/resource_server/polaris/vllm/v1/batches"
+    with world_with(tmp_path, CATALOGUE, sharedVolume=VOLUME, tenants=tenants) as world:
+        some, all_of_them = (
+            world.batchjob(world.create(path=path, model=model))["spec"] for model in ("talker", "meta/llama")
+        )
+    assert "endpoint" not in some
+    assert some["input"]["limits"] == {
+        "lines": 150_000,
+        "bytes": 7,
+        "endpoints": ["/v1/chat/completions", "/v1/completions"],
+    }
+    assert BatchJob.model_validate({"metadata": {"name": "x"}, "spec": some}).spec.endpoint is None
+    assert all_of_them["input"]["limits"] == {"lines": 150_000, "bytes": 7}
 
 
 def test_a_batch_that_the_cluster_refuses_leaves_nothing(world: World) -> None:
