@@ -14,6 +14,7 @@ from batchwright.api.batchjob import Requests, Server, Sharding, Storage, Worker
 from batchwright.api.duration import Duration
 from batchwright.api.model import Model
 from batchwright.gateway.path_patterns import TENANT, can_meet, segments
+from batchwright.gateway.records.idempotency_record import KEPT
 
 SETTINGS_VARIABLE: Final = "BATCHWRIGHT_GATEWAY_SETTINGS"
 SETTINGS_FILE: Final = Path("/etc/batchwright/gateway/settings.yaml")
@@ -190,7 +191,9 @@ class Settings(Model):
     upload_deadline: Duration = Field(
         timedelta(hours=1), description="What an unfinished upload may take; then it is removed. Default: 1h."
     )
-    keep_batches: Duration | None = Field(None, description="How long an ended batch stays known. Default: for ever.")
+    keep_batches: Duration | None = Field(
+        None, description="How long an ended batch stays known, 24h or longer. Default: for ever."
+    )
     expiry_interval: Duration = Field(
         timedelta(minutes=1), description="How often expired files are looked for. Default: 1m."
     )
@@ -202,6 +205,16 @@ class Settings(Model):
         if not _BATCH_PATH.fullmatch(folder) or any(part in (".", "..") for part in folder.split("/")):
             raise ValueError("must be s3://bucket/prefix/ or file:///folder/, without '.' and '..'")
         return folder
+
+    @field_validator("keep_batches")
+    @classmethod
+    def _outlives_its_key(cls, value: timedelta | None) -> timedelta | None:
+        if value is not None and value < KEPT:
+            raise ValueError(
+                "must be at least 24h: for so long a request with the same Idempotency-Key finds its batch, and without"
+                " it would make another one"
+            )
+        return value
 
     @model_validator(mode="after")
     def _parts_of_the_volume_are_apart(self) -> Self:

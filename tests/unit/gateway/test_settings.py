@@ -38,6 +38,19 @@ def test_one_setting_is_enough() -> None:
     assert settings.shared_volume is None
 
 
+@pytest.mark.parametrize("kept", ["24h", "72h"])
+def test_an_ended_batch_may_be_forgotten_after_a_day(kept: str) -> None:
+    assert settings_of(keepBatches=kept).keep_batches == timedelta(hours=int(kept[:-1]))
+
+
+@pytest.mark.parametrize("kept", ["1h", "23h59m59s"])
+def test_no_batch_is_forgotten_while_its_idempotency_key_is_kept(kept: str) -> None:
+    message = complaint(keepBatches=kept)
+    assert "settings.yaml: keepBatches: " in message
+    assert "at least 24h" in message
+    assert "Idempotency-Key" in message
+
+
 def test_batch_jobs_are_made_with_the_defaults_of_a_service() -> None:
     defaults = settings_of().batch_jobs
     assert defaults.sharding.parallelism == 8

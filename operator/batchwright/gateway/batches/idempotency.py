@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from batchwright.gateway import errors
+from batchwright.gateway import errors, ids
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
 from batchwright.gateway.records.idempotency_record import IdempotencyRecord, has_expired
@@ -55,7 +55,8 @@ def claim(gateway: Gateway, namespace: str, key: str, digest: str, batch_id: str
         ApiError: the key was used for another request.
     """
     name = _name(key)
-    record = IdempotencyRecord(name, namespace, batch_id, digest, gateway.clock())
+    # Kept from the batch's own beginning on: a day later, and not earlier, its batch may be forgotten.
+    record = IdempotencyRecord(name, namespace, batch_id, digest, ids.created_at(batch_id))
     for _ in range(_TRIES):
         try:
             return gateway.idempotency.create(namespace, name, record).record.batch_id

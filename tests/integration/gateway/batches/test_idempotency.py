@@ -2,11 +2,14 @@
 
 import threading
 from datetime import timedelta
+from pathlib import Path
 
 import httpx
 import pytest
 
-from fixtures.batch_world import ENDPOINT, BatchWorld
+from batchwright.gateway.keeper.due import ended_at
+from batchwright.gateway.records.idempotency_record import expires_at
+from fixtures.batch_world import ENDPOINT, BatchWorld, batch_world
 from fixtures.gateway import BOB
 from fixtures.kubernetes_http import LoseAnswer
 
@@ -129,3 +132,14 @@ def test_an_answer_of_the_api_server_that_is_lost_makes_no_second_batchjob(world
 
     assert world.get(batch_id)["status"] == "validating"
     assert len(world.batchjobs()) == 1
+
+
+def test_a_key_is_forgotten_no_later_than_its_batch_may_be(tmp_path: Path) -> None:
+    """A batch that failed at once, kept for the shortest time that the settings take, goes after exactly a day."""
+    with batch_world(None, tmp_path) as world:
+        world.post(key="k", input_file_id=world.missing_file(1), endpoint=ENDPOINT)
+        [key] = world.gateway.idempotency.list("team-a")
+        [batch] = world.gateway.batches.list("team-a")
+
+    assert key.record.batch_id == batch.record.id
+    assert expires_at(key.record) <= ended_at(batch.record) + timedelta(days=1)
