@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ MODULE = "vllm.entrypoints.openai.api_server"
 HOST = "127.0.0.1"
 START_SECONDS = 300
 STOP_SECONDS = 30
+TAIL_LINES = 20
 ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
     # vLLM would tie itself to the first core, as every other server on this machine would.
@@ -175,5 +177,8 @@ def _temporary_log(model: str) -> Path:
     return Path(name)
 
 
-def _tail(log: Path, lines: int = 30) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+def _tail(log: Path) -> str:
+    """The end of a log, after the first errors in it: vLLM's processes report one another's ends at length."""
+    lines = log.read_text(errors="replace").splitlines()
+    errors = [line for line in lines[:-TAIL_LINES] if re.search(r"\w+Error: ", line)]
+    return "\n".join([*errors[:3], *lines[-TAIL_LINES:]])

@@ -3,8 +3,8 @@
 All are random, and the same on each run: they say nothing sensible, but everything around them is real.
 
 - tiny: a Llama of two layers that generates, with a chat template that takes tools.
-- tiny-embedding: a Llama of two layers without a head. vLLM takes the last token's state, 128 numbers; the first 32 or
-  64 of them can be asked for.
+- tiny-embedding: a Llama of two layers without a head, in the form of Sentence Transformers. An embedding is the last
+  token's state, 128 numbers of length 1 together; the first 32 or 64 of them can be asked for.
 - tiny-lora: a LoRA adapter of rank 8 for tiny, as PEFT writes them.
 """
 
@@ -30,6 +30,12 @@ RANK = 8
 ROLES = ("system", "user", "assistant", "tool")
 SPECIAL_TOKENS = ["<s>", "</s>", "<pad>", *(f"<|{role}|>" for role in ROLES)]
 TRAINING_FILES = 40
+# By this list vLLM knows an embedding model, and what it makes of the tokens' states.
+SENTENCE_TRANSFORMER = [
+    {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+    {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"},
+]
 # A fresh model's choices are all but even, and then how requests share a batch decides between them: rounding differs.
 # With a head so much steeper the likeliest token leads clearly.
 STEEPNESS = 10
@@ -109,6 +115,10 @@ def make_embedding_model(folder: Path, tokenizer: PreTrainedTokenizerFast) -> No
     model = LlamaModel(configuration(is_matryoshka=True, matryoshka_dimensions=shortenings))
     model.to(torch.bfloat16).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    write_json(folder / "modules.json", SENTENCE_TRANSFORMER)
+    write_json(
+        folder / "1_Pooling" / "config.json", {"word_embedding_dimension": HIDDEN, "pooling_mode_lasttoken": True}
+    )
 
 
 def make_adapter(folder: Path) -> None:
@@ -137,9 +147,14 @@ def make_adapter(folder: Path) -> None:
         "bias": "none",
         "target_modules": list(widths),
     }
-    folder.mkdir(parents=True)
+    write_json(folder / "adapter_config.json", settings)
     save_file(tensors, folder / "adapter_model.safetensors")
-    (folder / "adapter_config.json").write_text(json.dumps(settings, indent=2) + "\n")
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a file of a model's folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, indent=2) + "\n")
 
 
 if __name__ == "__main__":
