@@ -34,19 +34,23 @@ def check_active(gateway: Gateway, record: BatchRecord) -> None:
 
 def _is_reached(gateway: Gateway, record: BatchRecord, limit: int) -> bool:
     """Batches that have ended, which nobody has looked at since, are looked at before anybody is refused."""
-    without_ending = list(islice(_active(gateway, record), limit))
+    without_ending = list(islice(_others(gateway, record), limit))
     if len(without_ending) < limit:
         return False
     working = sum(not state.ended for _, state in current_of_many(gateway, without_ending))
-    return working >= limit or sum(1 for _ in islice(_active(gateway, record), limit)) >= limit
+    return working >= limit or sum(1 for _ in islice(_others(gateway, record), limit)) >= limit
 
 
-def _active(gateway: Gateway, record: BatchRecord) -> Iterator[Stored[BatchRecord]]:
-    """The tenant's other batches without an ending, the newest first; old ones have all ended."""
+def without_ending(gateway: Gateway, namespace: str) -> Iterator[Stored[BatchRecord]]:
+    """A tenant's batches whose records have no ending, the newest first; old ones have all ended."""
     windows = [parse_duration(window) for window in gateway.settings.completion_windows]
-    oldest = record.created_at - max(windows) - _TIME_TO_END
-    for stored in gateway.batches.list(record.namespace):
+    oldest = gateway.clock() - max(windows) - _TIME_TO_END
+    for stored in gateway.batches.list(namespace):
         if stored.record.created_at < oldest:
             return
-        if stored.record.ending is None and stored.record.id != record.id:
+        if stored.record.ending is None:
             yield stored
+
+
+def _others(gateway: Gateway, record: BatchRecord) -> Iterator[Stored[BatchRecord]]:
+    return (stored for stored in without_ending(gateway, record.namespace) if stored.record.id != record.id)

@@ -16,7 +16,7 @@ from batchwright.gateway import errors, ids
 from batchwright.gateway.batches import idempotency
 from batchwright.gateway.batches.batchjob import spec_of
 from batchwright.gateway.batches.current import current
-from batchwright.gateway.batches.making import make_batch
+from batchwright.gateway.batches.making import make_batch, missing_input
 from batchwright.gateway.batches.rendering import failed_state
 from batchwright.gateway.batches.schema import CreateBatch
 from batchwright.gateway.context import Gateway
@@ -120,8 +120,7 @@ class _Making:
         file_id = self.request.input_file_id
         stored = self.gateway.files.get(self.namespace, file_id) if ids.is_file_id(file_id) else None
         if stored is None or is_expired(stored.record, self.gateway.clock()):
-            shown = errors.shown_id(file_id)
-            raise _Refused(BatchError("invalid_request", f"Cannot find file {shown}.", "file_id"))
+            raise _Refused(missing_input(file_id))
         if stored.record.purpose != BATCH:
             message = f"The file {file_id} has the purpose '{stored.record.purpose}'; an input must have '{BATCH}'."
             raise _Refused(BatchError("invalid_request", message, "file_id"))

@@ -8,11 +8,15 @@ failure it would try again, and there would be two batches.
 import logging
 from http import HTTPStatus
 
+from batchwright.gateway import errors
 from batchwright.gateway.batches.active import check_active
+from batchwright.gateway.batches.archive import archive
+from batchwright.gateway.batches.rendering import failed_state
 from batchwright.gateway.batches.starting import create_batchjob, is_refusal, note_uid
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
-from batchwright.gateway.records.batch_record import BatchRecord
+from batchwright.gateway.files.finding import is_expired
+from batchwright.gateway.records.batch_record import BatchError, BatchRecord
 from batchwright.gateway.records.record_store import Exists, Stored
 from batchwright.kube.errors import KubernetesError
 from batchwright.storage.errors import StorageError
@@ -35,6 +39,8 @@ def make_batch(gateway: Gateway, record: BatchRecord) -> BatchRecord:
     stored = _write(gateway, record)
     if stored.record.ending is not None or stored.record.batchjob_uid is not None:
         return stored.record
+    if (failed := _failed_without_input(gateway, stored)) is not None:
+        return failed
     try:
         batchjob = create_batchjob(gateway, stored.record)
     except KubernetesError as error:
@@ -43,6 +49,30 @@ def make_batch(gateway: Gateway, record: BatchRecord) -> BatchRecord:
             return stored.record
         return _withdraw(gateway, stored, error)
     return note_uid(gateway, stored, batchjob).record
+
+
+def missing_input(file_id: str) -> BatchError:
+    """What is wrong with a batch whose input file isn't there."""
+    return BatchError("invalid_request", f"Cannot find file {errors.shown_id(file_id)}.", "file_id")
+
+
+def _failed_without_input(gateway: Gateway, stored: Stored[BatchRecord]) -> BatchRecord | None:
+    """The batch, failed, where its file was deleted while its record was written; else None.
+
+    A deletion looks for records once nobody finds the file any more, so that one of both sees the other.
+    """
+    record = stored.record
+    if record.input_file_id is None:
+        return None
+    try:
+        file = gateway.files.get(record.namespace, record.input_file_id)
+        if file is not None and not is_expired(file.record, gateway.clock()):
+            return None
+        state = failed_state(record, gateway.clock(), missing_input(record.input_file_id))
+        return archive(gateway, stored, state, None).record
+    except StorageError as error:  # the batch exists by now, and its workers say whether the file is there
+        logger.warning("the input of %s can't be looked for: %s", record.id, error)
+        return None
 
 
 def _write(gateway: Gateway, record: BatchRecord) -> Stored[BatchRecord]:

@@ -1,18 +1,24 @@
-"""Removing a file: its record first, so that nobody finds it any more, then its bytes."""
+"""Removing a file, so that a process that is killed on the way leaves nothing behind.
+
+First its record is made one that has expired: nobody finds the file any more, and the keeper would finish what comes
+now. Then go the bytes, and at last the record.
+"""
 
 import logging
 import re
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
-from batchwright.api import names
-from batchwright.api.conditions import TERMINAL_PHASES
+import msgspec
+
 from batchwright.gateway import errors
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
+from batchwright.gateway.files.finding import is_expired
+from batchwright.gateway.files.readers import live_reader, recorded_reader
 from batchwright.gateway.ids import is_file_id
-from batchwright.gateway.records.file_record import BATCH, FileRecord
-from batchwright.gateway.records.record_store import Exists, Stored
+from batchwright.gateway.records.file_record import FileRecord, keys_of
+from batchwright.gateway.records.record_store import Changed, RecordNotDeleted, Stored
 from batchwright.storage.errors import StorageError
 from batchwright.storage.protocol import DeleteFailure
 
@@ -24,63 +30,93 @@ _PUBLISHED: Final = re.compile(r"batch-[0-9a-f]{32}/[A-Za-z0-9._-]+\.jsonl")
 def delete_file(gateway: Gateway, stored: Stored[FileRecord]) -> None:
     """Remove a file's record and bytes; whoever is reading the bytes may lose them. Blocks.
 
-    Where the bytes can't be removed the record is put back, so that they aren't forgotten and it can be tried again.
+    Where the bytes can't be removed the file is there as before, so that it can be tried again. Should the storage not
+    even take that, nobody finds the file any more, and the keeper removes it once the storage is back.
 
     Raises:
-        ApiError: 409 naming the batch that still reads it; 503 or 500 where the storage didn't delete the bytes.
+        ApiError: 404 where somebody else was faster; 409 naming the batch that still reads it; 503 or 500 where the
+            storage didn't delete the bytes.
         StorageError, KubernetesError: nothing was removed.
     """
-    record = stored.record
-    if not lies_in_tenant_folder(record):
-        raise ValueError(f"{record.id}: no key of a file of ours: {record.key!r}")
-    if record.purpose == BATCH and (batch := live_reader(gateway, record)):
-        raise errors.conflict(
-            f"File {record.id} is the input of batch '{batch}', which has not ended. Cancel the batch, or wait for its"
-            " end.",
-            code="file_in_use",
-        )
-    remove_unread(gateway, record)
+    _refuse(stored.record, live_reader(gateway, stored.record))
+    _remove(gateway, stored)
 
 
 def remove_unread(gateway: Gateway, record: FileRecord) -> None:
     """Remove a file that no batch reads, as whoever calls knows. Blocks. Raises as `delete_file`."""
-    gateway.files.delete(record.namespace, record.id)
-    folder = gateway.tenant(record.namespace)
-    for failure in folder.store.delete([folder.key(record.key)]):
-        _put_back(gateway, record)
-        raise _not_deleted(record, failure)
+    stored = gateway.files.get(record.namespace, record.id)
+    if stored is not None:
+        _remove(gateway, stored)
 
 
-def lies_in_tenant_folder(record: FileRecord) -> bool:
-    """Whether a record's key is an upload's or a published file's: nothing else is ever deleted."""
-    return is_file_id(record.key) or _PUBLISHED.fullmatch(record.key) is not None
+def remove_expired(gateway: Gateway, record: FileRecord) -> None:
+    """The same, where the file has expired: one that was put back meanwhile stays."""
+    stored = gateway.files.get(record.namespace, record.id)
+    if stored is not None and is_expired(stored.record, gateway.clock()):
+        _remove(gateway, stored)
 
 
-def live_reader(gateway: Gateway, record: FileRecord) -> str | None:
-    """The id of a batch, of either face, that reads an upload and has not ended. One by path names it by its URI."""
-    uri = f"{gateway.tenant(record.namespace).uri}{record.key}"
-    for batchjob in gateway.batchjobs.list(record.namespace, names.LABEL_GATEWAY):
-        annotations = batchjob["metadata"].get("annotations") or {}
-        source = ((batchjob.get("spec") or {}).get("input") or {}).get("uri")
-        reads = source == uri or annotations.get(names.ANNOTATION_INPUT_FILE_ID) == record.id
-        if reads and not _has_ended(batchjob):
-            return str(annotations.get(names.ANNOTATION_BATCH_ID) or batchjob["metadata"]["name"])
-    return None
-
-
-def _has_ended(batchjob: dict[str, Any]) -> bool:
-    return (batchjob.get("status") or {}).get("phase") in TERMINAL_PHASES
-
-
-def _put_back(gateway: Gateway, record: FileRecord) -> None:
+def _remove(gateway: Gateway, stored: Stored[FileRecord]) -> None:
+    record = stored.record
+    _check_key(record)
+    marked = stored if is_expired(record, gateway.clock()) else _marked(gateway, stored)
     try:
-        gateway.files.create(record.namespace, record.id, record)
-    except (StorageError, Exists) as error:
-        logger.error("%s/%s lies in the storage without a record: %s", record.namespace, record.key, error)  # noqa: TRY400 (one line says it)
+        if marked is not stored:  # a batch that was made meanwhile has its record by now, or finds no file
+            _refuse(record, recorded_reader(gateway, record))
+        _delete_bytes(gateway, record)
+    except (ApiError, StorageError):
+        if marked is not stored:
+            _put_back(gateway, marked, record)
+        raise
+    _delete_record(gateway, record)
+
+
+def _check_key(record: FileRecord) -> None:
+    """Nothing but uploads and published files is ever deleted."""
+    if not is_file_id(record.key) and _PUBLISHED.fullmatch(record.key) is None:
+        raise ValueError(f"{record.id}: no key of a file of ours: {record.key!r}")
+
+
+def _refuse(record: FileRecord, reader: str | None) -> None:
+    if reader is not None:
+        message = f"File {record.id} is the input of batch '{reader}', which has not ended."
+        raise errors.conflict(f"{message} Cancel the batch, or wait for its end.", code="file_in_use")
+
+
+def _marked(gateway: Gateway, stored: Stored[FileRecord]) -> Stored[FileRecord]:
+    """The record as that of a file that has expired, whatever another replica's clock says."""
+    record = stored.record
+    gone = msgspec.structs.replace(record, expires_at=record.created_at)
+    try:
+        return gateway.files.replace(record.namespace, record.id, stored, gone)
+    except Changed as error:
+        raise errors.no_such_file(record.id) from error
+
+
+def _put_back(gateway: Gateway, marked: Stored[FileRecord], record: FileRecord) -> None:
+    try:
+        gateway.files.replace(record.namespace, record.id, marked, record)
+    except (StorageError, Changed) as error:
+        logger.warning("%s of %s is being removed by the keeper: %s", record.id, record.namespace, error)
+
+
+def _delete_bytes(gateway: Gateway, record: FileRecord) -> None:
+    folder = gateway.tenant(record.namespace)
+    for key in keys_of(record):
+        for failure in folder.store.delete([folder.key(key)]):
+            raise _not_deleted(record, failure)
+
+
+def _delete_record(gateway: Gateway, record: FileRecord) -> None:
+    """The file is gone for everybody; a record that stays is the keeper's to remove."""
+    try:
+        gateway.files.delete(record.namespace, record.id)
+    except RecordNotDeleted as error:
+        logger.warning("the record of %s of %s stays for now: %s", record.id, record.namespace, error)
 
 
 def _not_deleted(record: FileRecord, failure: DeleteFailure) -> ApiError:
-    logger.error("%s/%s was not deleted: %s", record.namespace, record.key, failure.reason)
+    logger.error("%s: %s was not deleted: %s", record.namespace, failure.key, failure.reason)
     if failure.retryable:
         return errors.unavailable("The storage did not delete the file. Try again.")
     return ApiError(

@@ -5,13 +5,15 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from batchwright.api import names
+
 BATCH: Final = "batch"
 BATCH_OUTPUT: Final = "batch_output"
 Purpose = Literal["batch", "batch_output"]
 
 
 class FileRecord(Struct, frozen=True, tag_field="record", tag="file"):
-    """One file. Written once, after its bytes are there; deleted before they go."""
+    """One file. Written after its bytes are there; as one that has expired before they go, and deleted after that."""
 
     id: str
     namespace: str
@@ -32,3 +34,13 @@ class FileRecord(Struct, frozen=True, tag_field="record", tag="file"):
     batch_id: str | None = None
     """Of what a batch published."""
     version: int = 1
+
+
+def keys_of(record: FileRecord) -> tuple[str, ...]:
+    """Keys of everything that goes with a file, its own last.
+
+    What a batch leaves for another run are request lines of its error file, and belong to that.
+    """
+    folder, slash, name = record.key.rpartition("/")
+    beside = (f"{folder}{slash}{names.RETRY_OBJECT}",) if name == names.ERRORS_OBJECT else ()
+    return *beside, record.key

@@ -1,7 +1,5 @@
 """DELETE /v1/files/{id}: the record and the bytes, never of what a live batch reads."""
 
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +9,8 @@ from batchwright.gateway.files.deletion import delete_file
 from batchwright.gateway.ids import batchjob_name, new_batch_id, new_file_id
 from batchwright.gateway.records.file_record import FileRecord
 from batchwright.gateway.records.record_store import Stored
-from fixtures.fault_proxy import Answer, Before, FaultProxy
-from fixtures.files_service import LINE, FilesService, files_service
+from fixtures.files_service import LINE, FilesService
 from fixtures.gateway import ALICE
-from fixtures.s3 import S3Bucket
 
 NAMESPACE = str(ALICE.namespace)
 
@@ -91,16 +87,22 @@ def test_what_ended_batches_have_read_can_be_deleted(service: FilesService, file
     assert service.openai().files.delete(file_id).deleted
 
 
-def test_what_a_batch_published_can_be_deleted(service: FilesService) -> None:
+@pytest.mark.parametrize(
+    ("deleted", "left"),
+    [("results.jsonl", ["errors.jsonl", "retry.jsonl"]), ("errors.jsonl", ["results.jsonl"])],
+    ids=["results", "errors, and with them the lines to send again"],
+)
+def test_what_a_batch_published_can_be_deleted(service: FilesService, deleted: str, left: list[str]) -> None:
     now, folder = service.gateway.clock(), service.gateway.tenant(NAMESPACE)
-    output, key = new_file_id(now), f"{batchjob_name(new_batch_id(now))}/results.jsonl"
-    folder.store.write(folder.key(key), LINE)
-    record = FileRecord(output, NAMESPACE, key, len(LINE), now, "out.jsonl", "batch_output")
+    output, published = new_file_id(now), batchjob_name(new_batch_id(now))
+    for name in ("results.jsonl", "errors.jsonl", "retry.jsonl"):
+        folder.store.write(folder.key(f"{published}/{name}"), LINE)
+    record = FileRecord(output, NAMESPACE, f"{published}/{deleted}", len(LINE), now, "out.jsonl", "batch_output")
     service.gateway.files.create(NAMESPACE, output, record)
     client = service.openai()
     assert client.files.content(output).content == LINE
     assert client.files.delete(output).deleted
-    assert service.stored() == []
+    assert service.stored() == [f"{NAMESPACE}/{published}/{name}" for name in left]
 
 
 @pytest.mark.parametrize(
@@ -112,17 +114,3 @@ def test_only_uploads_and_published_files_are_ever_deleted(volume_service: Files
     stored: Stored[FileRecord] = volume_service.gateway.files.create(NAMESPACE, record.id, record)
     with pytest.raises(ValueError, match="no key"):
         delete_file(volume_service.gateway, stored)
-
-
-def test_bytes_that_the_storage_keeps_are_not_forgotten(
-    s3_bucket: S3Bucket, s3_proxy: FaultProxy, tmp_path: Path
-) -> None:
-    with files_service(tmp_path, s3_bucket, s3_proxy.endpoint_url) as service:
-        file_id = service.openai().files.create(file=("in.jsonl", LINE), purpose="batch").id
-        before = service.stored()
-        # The first deletion is the record's, the next ones are the bytes'.
-        refuse_the_next = partial(s3_proxy.inject, "DeleteObjects", Answer(403, "AccessDenied"))
-        s3_proxy.inject("DeleteObjects", Before(refuse_the_next), times=1)
-        with service.http() as http:
-            assert http.delete(f"/v1/files/{file_id}").status_code == 500
-        assert service.stored() == before

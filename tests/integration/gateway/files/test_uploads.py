@@ -15,7 +15,7 @@ import pytest
 from batchwright.gateway.files.inspection import HELD_BYTES
 from batchwright.gateway.records.file_record import FileRecord
 from batchwright.gateway.records.record_store import RecordStore
-from fixtures.fault_proxy import Answer, FaultProxy
+from fixtures.fault_proxy import Answer, Before, FaultProxy, LoseAnswer
 from fixtures.files_service import (
     FORM,
     LINE,
@@ -290,4 +290,14 @@ class TestFailingStorage:
             answer = http.post(f"{url}/v1/files", content=upload_form(), headers=FORM)
         assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal_error")
         assert "record today" not in answer.text
+        assert nothing_is_left(service)
+
+    def test_a_record_that_is_written_though_the_storage_never_said_so_goes_with_the_bytes(
+        self, service: FilesService, s3_proxy: FaultProxy
+    ) -> None:
+        """Otherwise there'd be a file without bytes."""
+        s3_proxy.inject("PutObject", Before(lambda: None), times=1)
+        s3_proxy.inject("PutObject", LoseAnswer(), times=1)
+        s3_proxy.inject("PutObject", Answer(503, "SlowDown"))
+        assert post(service, upload_form()).status_code == 503
         assert nothing_is_left(service)
