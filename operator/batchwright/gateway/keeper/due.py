@@ -55,11 +55,6 @@ class Schedule(Generic[R]):
         self._when = when
         self._known: dict[tuple[str, str], _Known] = {}
 
-    @property
-    def namespaces(self) -> set[str]:
-        """Tenants of the records that the last round met."""
-        return {namespace for namespace, _ in self._known}
-
     def due(self, listed: Iterable[Entry], now: datetime) -> Iterator[Stored[R]]:
         """Those of the records there are that have to be looked at now. One that is new or changed is read once, one
         whose time has not come is not read again.

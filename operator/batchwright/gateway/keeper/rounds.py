@@ -4,16 +4,18 @@ import itertools
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http import HTTPStatus
+from datetime import timedelta
 from typing import Final, TypeVar
 
-from batchwright.gateway import ids
 from batchwright.gateway.batches.current import current_of_many
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
-from batchwright.gateway.files.deletion import delete_file
+from batchwright.gateway.files.deletion import remove_expired
+from batchwright.gateway.files.readers import inputs_in_use, inputs_of
 from batchwright.gateway.keeper.due import Schedule, batch_is_due, file_is_due
 from batchwright.gateway.keeper.loop import MayAct
+from batchwright.gateway.keeper.remains import remove_remains
+from batchwright.gateway.records.file_record import FileRecord
 from batchwright.gateway.records.idempotency_record import expires_at
 from batchwright.gateway.records.record_store import RecordNotDeleted
 from batchwright.kube.errors import KubernetesError
@@ -23,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _BATCHES_AT_ONCE: Final = 100
+_FILES_AT_ONCE: Final = 1000
+_BETWEEN_REMAINS: Final = timedelta(hours=1)
 
 
 class Rounds:
@@ -34,18 +38,19 @@ class Rounds:
         self._files = Schedule(gateway.files.get, file_is_due)
         self._batches = Schedule(gateway.batches.get, lambda record: batch_is_due(record, keep))
         self._idempotency = Schedule(gateway.idempotency.get, expires_at)
+        self._remains_due = gateway.clock()
 
     def make(self, may_act: MayAct) -> None:
         """One round.
 
         Raises:
-            StorageError, KubernetesError: a listing failed, or the Lease is lost. What fails for one record alone is
-                logged, and tried again in the next round.
+            StorageError, KubernetesError, OSError: a listing failed, or the Lease is lost. What fails for one record
+                alone is logged, and tried again in the next round.
         """
         self._look_after_batches(may_act)
         self._expire_files(may_act)
         self._forget_keys(may_act)
-        self._abort_uploads(may_act)
+        self._remove_remains(may_act)
 
     def _look_after_batches(self, may_act: MayAct) -> None:
         """Create what a crash kept from being created, archive what has ended, forget what was kept for long enough."""
@@ -64,18 +69,24 @@ class Rounds:
                             gateway.batches.delete(stored.record.namespace, stored.record.id)
 
     def _expire_files(self, may_act: MayAct) -> None:
-        """One that a live batch reads stays until that has ended."""
+        """One that a live batch reads stays until that has ended. A batch that is made now finds no expired file, so
+        what is read is asked for once for many.
+        """
         gateway = self._gateway
-        for stored in self._files.due(gateway.files.entries(), gateway.clock()):
-            may_act()
-            with _tolerated(stored.record.id):
-                try:
-                    delete_file(gateway, stored)
-                except ApiError as error:
-                    if error.status != HTTPStatus.CONFLICT:
-                        raise
-                    continue
-                logger.info("%s of %s has expired and is deleted", stored.record.id, stored.record.namespace)
+        due = self._files.due(gateway.files.entries(), gateway.clock())
+        for namespace, of_tenant in itertools.groupby(due, key=lambda stored: stored.record.namespace):
+            for some in _chunks(of_tenant, _FILES_AT_ONCE):
+                for record in self._unread(namespace, [stored.record for stored in some]):
+                    may_act()
+                    with _tolerated(record.id):
+                        remove_expired(gateway, record)
+                        logger.info("%s of %s has expired and is deleted", record.id, namespace)
+
+    def _unread(self, namespace: str, files: list[FileRecord]) -> list[FileRecord]:
+        with _tolerated(f"{len(files)} expired files of {namespace}"):
+            in_use = inputs_in_use(self._gateway, namespace)
+            return [file for file in files if in_use.isdisjoint(inputs_of(self._gateway, file))]
+        return []
 
     def _forget_keys(self, may_act: MayAct) -> None:
         """A repetition that comes later than a day is a new request."""
@@ -85,19 +96,11 @@ class Rounds:
             with _tolerated("an Idempotency-Key"):
                 gateway.idempotency.delete(stored.record.namespace, stored.record.id)
 
-    def _abort_uploads(self, may_act: MayAct) -> None:
-        """What replicas that were killed had begun to upload; each has its time in its id."""
-        gateway = self._gateway
-        oldest = gateway.clock() - gateway.settings.upload_deadline
-        for namespace in sorted(self._files.namespaces | self._batches.namespaces):
-            may_act()
-            folder = gateway.tenant(namespace)
-
-            def is_old(key: str, prefix: str = folder.prefix) -> bool:
-                name = key.removeprefix(prefix)
-                return ids.is_file_id(name) and ids.created_at(name) < oldest
-
-            folder.store.abort_uploads(folder.prefix, is_old, begun_before=oldest)
+    def _remove_remains(self, may_act: MayAct) -> None:
+        """Of uploads that were killed; seldom, since everything is listed for it."""
+        now = self._gateway.clock()
+        if now >= self._remains_due and remove_remains(self._gateway, may_act):
+            self._remains_due = now + _BETWEEN_REMAINS
 
 
 @contextmanager

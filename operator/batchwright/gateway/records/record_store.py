@@ -127,12 +127,14 @@ class RecordStore(Generic[R]):
         behind = gt if not oldest_first else lt
         return self._read_ahead(info for name, info in named if start is None or behind(name, start))
 
-    def entries(self) -> Iterator[Entry]:
-        """All tenants' records without their contents, page by page."""
-        for info in self._store.list(self._prefix):
-            namespace, _, name = info.key.removeprefix(self._prefix).partition("/")
+    def entries(self, namespace: str | None = None, *, after: str | None = None) -> Iterator[Entry]:
+        """Records without their contents, page by page: all tenants', or those of one that come after an id."""
+        folder = self._prefix if namespace is None else f"{self._prefix}{namespace}/"
+        start = None if after is None else f"{folder}{after}{_SUFFIX}"
+        for info in self._store.list(folder, start_after=start):
+            owner, _, name = info.key.removeprefix(self._prefix).partition("/")
             if name.endswith(_SUFFIX):
-                yield Entry(namespace, name.removesuffix(_SUFFIX), info.etag)
+                yield Entry(owner, name.removesuffix(_SUFFIX), info.etag)
 
     def find(self, identity: str) -> Stored[R] | None:
         """A record by its id alone, of whatever tenant; for administrators. All keys are read."""
