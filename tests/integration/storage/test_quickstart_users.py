@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def secret(name: str) -> dict[str, str]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A server with an object of each key."""
     folder = tmp_path_factory.mktemp("quickstart")
-    with s3_process(folder) as running:
+    with s3_process(folder, accounts=account_arguments()) as running:
         given = folder / "given"
         given.mkdir()
         for name, text in secret("s3-users").items():
@@ -52,10 +53,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield running
 
 
+def pod() -> dict[str, Any]:
+    (deployment,) = (one for one in DOCUMENTS if one["kind"] == "Deployment")
+    return dict(deployment["spec"]["template"]["spec"])
+
+
+def account_arguments() -> list[str]:
+    """What the server is told about its accounts, but for where they lie."""
+    (container,) = pod()["containers"]
+    return [word for word in container["args"] if word.startswith("--iam-") and not word.startswith("--iam-dir=")]
+
+
 def prepare(**places: Path) -> None:
     """What the init container does."""
-    (deployment,) = (one for one in DOCUMENTS if one["kind"] == "Deployment")
-    (container,) = deployment["spec"]["template"]["spec"]["initContainers"]
+    (container,) = pod()["initContainers"]
     program, *arguments = container["command"]
     assert (program, {variable["name"] for variable in container["env"]}) == ("python3", set(places))
     environment = os.environ | {name: str(place) for name, place in places.items()}
@@ -146,3 +157,22 @@ def test_the_first_user_may_do_everything_all_the_same(server: S3Server) -> None
         allowed(lambda key=key: server.client().head_object(Bucket=BUCKET, Key=key))
         for key in (KEYS["upload"], KEYS["outside"], KEYS["record"])
     )
+
+
+def test_a_secret_that_is_changed_behind_the_server_holds_at_once(server: S3Server) -> None:
+    """It keeps no secrets of its own, which it might mix up with what other requests bring."""
+    account = server.create_account()
+    changed = replace(account, secret_key=account.secret_key[::-1])
+    before, after = server.client(account), server.client(changed)
+    assert outcome_of(before) == "AccessDenied", "known, but no policy lets it do anything"
+    users = server.folder / "iam" / "users.json"
+    users.write_text(users.read_text().replace(account.secret_key, changed.secret_key))
+    assert outcome_of(before) == "SignatureDoesNotMatch"
+    assert outcome_of(after) == "AccessDenied"
+
+
+def outcome_of(client: Any) -> str:
+    """Of a read that no policy allows."""
+    with pytest.raises(ClientError) as failed:
+        client.get_object(Bucket=BUCKET, Key=KEYS["outside"])
+    return str(failed.value.response["Error"]["Code"])
