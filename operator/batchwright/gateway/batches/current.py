@@ -15,7 +15,7 @@ from batchwright.gateway.batches.rendering import deleted_state, failed_state, s
 from batchwright.gateway.batches.starting import create_batchjob, is_refusal, note_uid
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.records.batch_record import BatchError, BatchRecord, BatchState
-from batchwright.gateway.records.record_store import Stored
+from batchwright.gateway.records.record_store import Stored, Unreadable
 from batchwright.kube.connection import RawObject
 from batchwright.kube.errors import KubernetesError, NotFound, Unavailable
 from batchwright.storage.errors import StorageError
@@ -115,10 +115,10 @@ def _gone(gateway: Gateway, stored: Stored[BatchRecord]) -> Current:
 
 
 def _ended(gateway: Gateway, stored: Stored[BatchRecord], state: BatchState, batchjob: RawObject | None) -> Current:
-    """Archived, or shown as not quite over while the storage is away."""
+    """Archived, or shown as not quite over while the storage is away, or a record of its files is damaged."""
     try:
         archived = archive(gateway, stored, state, batchjob)
-    except StorageError as error:
+    except (StorageError, Unreadable) as error:
         logger.warning("%s has ended and can't be archived yet: %s", stored.record.id, error)
         return stored, unpublished(state)
     ending = archived.record.ending

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from batchwright.gateway import errors
 from batchwright.gateway.errors import ApiError
 from batchwright.gateway.http.middleware import REQUEST_ID
+from batchwright.gateway.records.record_store import Unreadable
 from batchwright.kube.errors import KubernetesError, Refused
 from batchwright.storage.errors import StorageError
 
@@ -32,7 +33,8 @@ _TYPES: Final = {
 
 def install(app: FastAPI) -> None:
     """Make an app answer so."""
-    for kind in (ApiError, RequestValidationError, HTTPException, StorageError, KubernetesError, Exception):
+    kinds = (ApiError, RequestValidationError, HTTPException, StorageError, KubernetesError, Unreadable, Exception)
+    for kind in kinds:
         app.add_exception_handler(kind, _handle)
 
 
@@ -66,15 +68,14 @@ def as_api_error(request: Request, error: Exception) -> ApiError:
             return from_validation(error.errors())
         case HTTPException():
             return _from_http(request, error)
-        case StorageError():
+        case StorageError() | Unreadable():
             logger.error("storage, for request %s: %s", request_id(request), error)
             return _from_storage(error)
         case KubernetesError():
             logger.error("Kubernetes, for request %s: %s", request_id(request), error)
             return _from_kubernetes(error)
     logger.error("request %s failed", request_id(request), exc_info=error)
-    message = "The gateway failed on this request. Its log has more, under the request's id."
-    return ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, message, code="internal_error", kind=errors.SERVER_ERROR)
+    return _failure("The gateway failed on this request. Its log has more, under the request's id.", "internal_error")
 
 
 async def _handle(request: Request, error: Exception) -> JSONResponse:
@@ -96,18 +97,26 @@ def _from_http(request: Request, error: HTTPException) -> ApiError:
     return ApiError(status, message, headers=error.headers)
 
 
-def _from_storage(error: StorageError) -> ApiError:
+def _from_storage(error: StorageError | Unreadable) -> ApiError:
+    if isinstance(error, Unreadable):
+        record = f"The gateway's record of '{error.identity}'"
+        return _failure(f"{record} can't be read. An administrator finds more in its log.", "record_unreadable")
     if error.retryable:
         return errors.unavailable("The storage is not available at the moment. Try again.")
     message = f"The gateway can't use its storage: {error.describe()}. An administrator finds more in its log."
-    return ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, message, code="storage_error", kind=errors.SERVER_ERROR)
+    return _failure(message, "storage_error")
 
 
 def _from_kubernetes(error: KubernetesError) -> ApiError:
     if isinstance(error, Refused):
         message = "The cluster refused what the gateway asked for. An administrator finds more in its log."
-        return ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, message, code="cluster_refused", kind=errors.SERVER_ERROR)
+        return _failure(message, "cluster_refused")
     return errors.unavailable("The Kubernetes API is not available at the moment. Try again.")
+
+
+def _failure(message: str, code: str) -> ApiError:
+    """What neither the client nor time mends."""
+    return ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, message, code=code, kind=errors.SERVER_ERROR)
 
 
 def request_id(request: Request) -> str:

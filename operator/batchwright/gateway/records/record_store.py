@@ -3,11 +3,16 @@
 Ids sort by creation, the newest first, and so do listings. Every change names the version that it replaces, so that of
 two replicas one loses and looks again. A listing tells ETags, by which decoded records are kept from one request to the
 next: a record that hasn't changed is read once.
+
+Two versions of the gateway work on the same records while one replaces the other. So a new field has a default, for
+records without it, and fields that this version doesn't know stay in a record that it writes again. A record that can't
+be read at all doesn't keep others from being listed.
 """
 
-from collections.abc import Generator, Iterable, Iterator
+import logging
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from operator import gt, itemgetter, lt
 from typing import Final, Generic, TypeVar
@@ -17,13 +22,14 @@ from msgspec import Struct
 
 from batchwright.gateway.recent import RecentValues
 from batchwright.storage.errors import NotFound, PreconditionFailed
-from batchwright.storage.protocol import ObjectInfo, ObjectStore
+from batchwright.storage.protocol import FetchedObject, ObjectInfo, ObjectStore
 
 READERS: Final = 16
 KEPT: Final = 20_000
 """Records kept in memory, of a few hundred bytes each."""
 _SUFFIX: Final = ".json"
 
+logger = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=Struct)
 
@@ -40,12 +46,25 @@ class RecordNotDeleted(Exception):  # noqa: N818
     """The storage refused to delete a record."""
 
 
+class Unreadable(ValueError):  # noqa: N818
+    """What is stored is no record of its kind: it is damaged, or of a version whose records this one can't read.
+
+    identity: of the record. The message names the object and the cause.
+    """
+
+    def __init__(self, identity: str, uri: str, cause: Exception) -> None:
+        super().__init__(f"the record {uri} can't be read: {cause}. Restore it, or remove it")
+        self.identity = identity
+
+
 @dataclass(frozen=True, slots=True)
 class Stored(Generic[R]):
     """A record and the version that was read."""
 
     record: R
     etag: str
+    unknown: Mapping[str, msgspec.Raw] = field(default_factory=dict, compare=False, repr=False)
+    """Fields of it that another version of the gateway wrote and this one doesn't know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +77,19 @@ class Entry:
 
 
 class RecordStore(Generic[R]):
-    """All records of one kind. Methods block, and raise StorageError beside what they name."""
+    """All records of one kind. Methods block, and raise StorageError beside what they name.
+
+    Of a record that can't be read, what reads it alone raises Unreadable; lists leave it out, and log it.
+    """
 
     def __init__(self, store: ObjectStore, prefix: str, kind: type[R], *, kept: int = KEPT) -> None:
         """prefix: key under which they lie, with its slash."""
         self._store = store
         self._prefix = prefix
         self._kind = kind
-        self._kept: RecentValues[tuple[str, str], R] = RecentValues(kept)
+        self._known_fields = {*kind.__struct_encode_fields__, kind.__struct_config__.tag_field}
+        self._kept: RecentValues[tuple[str, str], Stored[R]] = RecentValues(kept)
+        self._told: RecentValues[tuple[str, str], bool] = RecentValues(kept)
 
     def create(self, namespace: str, identity: str, record: R) -> Stored[R]:
         """Write a record that must be new. Raises Exists."""
@@ -84,18 +108,19 @@ class RecordStore(Generic[R]):
             found = self._store.fetch(self._key(namespace, identity))
         except NotFound:
             return None
-        return Stored(self._decode(found.data), found.info.etag)
+        return self._decode(found)
 
     def replace(self, namespace: str, identity: str, before: Stored[R], record: R) -> Stored[R]:
         """Write a record over the version that was read. Raises Changed."""
+        data = _encode(record, before.unknown)
         try:
-            info = self._store.write(self._key(namespace, identity), msgspec.json.encode(record), if_match=before.etag)
+            info = self._store.write(self._key(namespace, identity), data, if_match=before.etag)
         except (PreconditionFailed, NotFound) as error:
             found = self.get(namespace, identity)
             if found is not None and found.record == record:
                 return found
             raise Changed(identity) from error
-        return Stored(record, info.etag)
+        return Stored(record, info.etag, before.unknown)
 
     def delete(self, namespace: str, identity: str) -> None:
         """Delete a record, if it is there. Raises the failure where it can't be."""
@@ -147,27 +172,52 @@ class RecordStore(Generic[R]):
     def _read_ahead(self, infos: Iterable[ObjectInfo]) -> Generator[Stored[R], None, None]:
         """Records in order, some of them read at once."""
         with ThreadPoolExecutor(READERS) as readers:
-            keys = iter(infos)
+            keys = (info for info in infos if info.key.endswith(_SUFFIX))
             while some := list(islice(keys, READERS)):
-                for stored in readers.map(self._fetch, some):
+                for stored in readers.map(self._fetch_if_readable, some):
                     if stored is not None:
                         yield stored
+
+    def _fetch_if_readable(self, info: ObjectInfo) -> Stored[R] | None:
+        """One that can't be read is logged once for as long as it stays as it is."""
+        try:
+            return self._fetch(info)
+        except Unreadable as error:
+            if self._told.get((info.key, info.etag)) is None:
+                self._told.put((info.key, info.etag), True)
+                logger.error("a list leaves something out: %s", error)  # noqa: TRY400  # it says all there is
+            return None
 
     def _fetch(self, info: ObjectInfo) -> Stored[R] | None:
         kept = self._kept.get((info.key, info.etag))
         if kept is not None:
-            return Stored(kept, info.etag)
+            return kept
         try:
             found = self._store.fetch(info.key)
         except NotFound:  # deleted since it was listed
             return None
-        stored = Stored(self._decode(found.data), found.info.etag)
-        self._kept.put((info.key, stored.etag), stored.record)
+        stored = self._decode(found)
+        self._kept.put((info.key, stored.etag), stored)
         return stored
 
-    def _decode(self, data: bytes) -> R:
-        return msgspec.json.decode(data, type=self._kind)
+    def _decode(self, found: FetchedObject) -> Stored[R]:
+        key = found.info.key
+        try:
+            record = msgspec.json.decode(found.data, type=self._kind)
+            fields = msgspec.json.decode(found.data, type=dict[str, msgspec.Raw])
+        except (ValueError, RecursionError) as error:
+            identity = key.rpartition("/")[2].removesuffix(_SUFFIX)
+            raise Unreadable(identity, self._store.uri(key), error) from error
+        unknown = {name: value.copy() for name, value in fields.items() if name not in self._known_fields}
+        return Stored(record, found.info.etag, unknown)
 
     def _key(self, namespace: str, identity: str) -> str:
         """Both are checked by the caller: a namespace's name, and an id of `ids`."""
         return f"{self._prefix}{namespace}/{identity}{_SUFFIX}"
+
+
+def _encode(record: Struct, unknown: Mapping[str, msgspec.Raw]) -> bytes:
+    data = msgspec.json.encode(record)
+    if not unknown:
+        return data
+    return msgspec.json.encode(msgspec.json.decode(data, type=dict[str, msgspec.Raw]) | dict(unknown))

@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 from batchwright.gateway import errors
 from batchwright.gateway.http.error_handlers import from_validation, install
 from batchwright.gateway.http.middleware import RequestMiddleware
+from batchwright.gateway.records.record_store import Unreadable
 from batchwright.kube import errors as kube
 from batchwright.storage import errors as storage
 
@@ -56,6 +57,7 @@ RAISED: dict[str, tuple[Exception, int, str | None, str | None]] = {
     "storage refuses": (storage.AccessDenied("GetObject", SECRET, SECRET), 500, "storage_error", None),
     "cluster away": (kube.Unavailable(SECRET), 503, "service_unavailable", "5"),
     "cluster refuses": (kube.Refused(SECRET, status=403), 500, "cluster_refused", None),
+    "record damaged": (Unreadable("batch_1", SECRET, ValueError(SECRET)), 500, "record_unreadable", None),
     "unforeseen": (RuntimeError(SECRET), 500, "internal_error", None),
 }
 
