@@ -2,124 +2,17 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from batchwright.api import names
 from batchwright.api.batchjob import BatchJob
-from batchwright.gateway import ids
-from batchwright.gateway.catalogue import Catalogue
-from batchwright.gateway.principal import Principal
-from fixtures.gateway import ADMIN, ALICE, BOB, Moments, bearer, gateway_on, running_gateway
-from fixtures.kubernetes_http import Answer, HttpApi
-
-VOLUME = {"claimName": "data", "mountPath": "/data", "sharedRoots": ["public"]}
-INPUT = "/data/tenants/team-a/prompts.jsonl"
-ASKED = {"model": "meta/llama", "input_file": INPUT}
-CREATE = "/resource_server/local/vllm/v1/batches"
-BATCHES = "/resource_server/v1/batches"
-DONE = {
-    "phase": "completed",
-    "model": "meta/llama",
-    "requestCounts": {"total": 200, "completed": 150, "failed": 50},
-    "usage": {"totalTokens": 4000},
-    "metrics": {"responseTimeSeconds": "12.5"},
-    "completedAt": "2026-03-01T12:10:00Z",
-}
-CATALOGUE = Catalogue.model_validate(
-    {
-        "models": [
-            {"model": "meta/llama", "cluster": "polaris", "server": {"url": "http://llama:8000"}},
-            {"model": "shy", "cluster": "polaris", "server": {"url": "http://shy:8000"}, "batch": False},
-            {
-                "model": "talker",
-                "cluster": "polaris",
-                "server": {"url": "http://talker:8000"},
-                "endpoints": ["/v1/chat/completions", "/v1/completions"],
-            },
-            {
-                "model": "embedder",
-                "cluster": "sophia",
-                "framework": "infinity",
-                "server": {"url": "http://embedder:8000"},
-                "endpoints": ["/v1/embeddings"],
-            },
-        ]
-    }
-)
-
-
-@dataclass
-class World:
-    """A gateway, its API server, and what clients do."""
-
-    url: str
-    api: HttpApi
-    clock: Moments
-    client: httpx.Client
-
-    def send(self, method: str, path: str, who: Principal = ALICE, **arguments: Any) -> httpx.Response:
-        headers = bearer(who) | arguments.pop("headers", {})
-        return self.client.request(method, f"{self.url}{path}", headers=headers, **arguments)
-
-    def get(self, path: str, who: Principal = ALICE, **arguments: Any) -> httpx.Response:
-        return self.send("GET", path, who, **arguments)
-
-    def create(self, who: Principal = ALICE, path: str = CREATE, **changes: Any) -> str:
-        answer = self.send("POST", path, who, json=ASKED | changes)
-        assert answer.status_code == 200, answer.text
-        return str(answer.json()["batch_id"])
-
-    def batchjob_path(self, batch_id: str, namespace: str = "team-a") -> str:
-        return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}/{ids.batchjob_name(batch_id)}"
-
-    def batchjob(self, batch_id: str, namespace: str = "team-a") -> dict[str, Any]:
-        return self.api.objects[self.batchjob_path(batch_id, namespace)]
-
-    def set_status(self, batch_id: str, **status: Any) -> None:
-        """What the operator would write."""
-        self.api.change(self.batchjob_path(batch_id), status=status)
-
-
-@contextmanager
-def world_with(tmp_path: Path, catalogue: Catalogue | None = None, **settings: Any) -> Iterator[World]:
-    clock = Moments()
-    with HttpApi() as api:
-        gateway = gateway_on(
-            f"file://{tmp_path}/batches/", api, tmp_path, catalogue=lambda: catalogue, clock=clock, **settings
-        )
-        with running_gateway(gateway) as url, httpx.Client(timeout=30, trust_env=False, verify=False) as client:
-            yield World(url, api, clock, client)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """One without batches."""
-    with world_with(tmp_path, sharedVolume=VOLUME, defaultServer={"url": "http://default:8000"}) as world:
-        yield world
-
-
-@pytest.fixture(scope="module")
-def busy_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """One for many tests, with the batches that others made."""
-    folder = tmp_path_factory.mktemp("busy")
-    with world_with(folder, sharedVolume=VOLUME, defaultServer={"url": "http://default:8000"}) as world:
-        yield world
-
-
-def error_of(answer: httpx.Response) -> tuple[int, str | None, str | None, str]:
-    """An error, always in the one form."""
-    assert set(answer.json()) == {"error"}
-    error = answer.json()["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    assert answer.headers["x-request-id"]
-    return answer.status_code, error["code"], error["param"], error["message"]
+from fixtures.gateway import ADMIN, BOB
+from fixtures.kubernetes_http import Answer
+from fixtures.path_routes import ASKED, BATCHES, CATALOGUE, CREATE, DONE, INPUT, VOLUME, World, error_of, world_with
 
 
 def test_a_batch_is_created_for_a_path(busy_world: World) -> None:

@@ -1,0 +1,146 @@
+"""Path-based batches from the request to the files, with real workers on a volume. 150,000 lines: tests/scale."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchwright.api.reports import FailureReport
+from batchwright.worker.failures import StageFailed
+from fixtures.gateway import BOB
+from fixtures.made_batchjobs import job_of, run_batchjob
+from fixtures.path_routes import BATCHES, World, world_with
+from fixtures.worker import MODEL, JobUnderTest, chat_line, chat_lines, ids, jsonl, parsed
+from stub.harness import StubProcess
+
+MIB = 1 << 20
+BODY_BYTES = 10_000_000
+
+
+class Volume:
+    """A shared volume, the gateway whose tenants have parts of it, and a model server."""
+
+    def __init__(self, world: World, root: Path, stub: StubProcess) -> None:
+        self.world = world
+        self.root = root
+        self.stub = stub
+
+    def create(self, lines: list[dict[str, Any]], name: str = "in.jsonl") -> str:
+        """A batch of an input in the tenant's part."""
+        path = self.root / "tenants/team-a" / name
+        path.write_bytes(jsonl(lines))
+        return self.world.create(model=MODEL, input_file=str(path))
+
+    def job(self, batch_id: str) -> JobUnderTest:
+        """Its BatchJob, for workers."""
+        return job_of(self.world.batchjob(batch_id), self.root.parent / batch_id, self.stub.url)
+
+    def result(self, batch_id: str) -> Any:
+        return self.world.get(f"{BATCHES}/{batch_id}/result").json()
+
+    def delete_batchjob(self, batch_id: str) -> None:
+        """As a person does, before anybody asked for the batch's end."""
+        del self.world.api.objects[self.world.batchjob_path(batch_id)]
+
+
+@pytest.fixture
+def settings() -> dict[str, Any]:
+    """Beside the volume."""
+    return {}
+
+
+@pytest.fixture
+def volume(tmp_path: Path, stub: StubProcess, settings: dict[str, Any]) -> Iterator[Volume]:
+    stub.switch(delay="0")
+    root = tmp_path / "data"
+    for tenant in ("team-a", "team-b"):
+        (root / "tenants" / tenant).mkdir(parents=True)
+    shared = {"claimName": "data", "mountPath": str(root)}
+    with world_with(tmp_path, sharedVolume=shared, **settings) as world:
+        yield Volume(world, root, stub)
+
+
+def test_a_run_of_5000_lines_leaves_its_files_where_the_result_says(volume: Volume) -> None:
+    batch_id = volume.create([chat_line(f"r-{n}", stub="status=400" if n % 500 == 7 else None) for n in range(5000)])
+    ran = run_batchjob(volume.job(batch_id), workers=2)
+    volume.world.set_status(batch_id, **ran.status, metrics={"responseTimeSeconds": "12.5"})
+    result = volume.result(batch_id)
+    results, failures = (parsed(Path(result[name]).read_bytes()) for name in ("results_file", "errors_file"))
+    assert ids(results) == [f"r-{n}" for n in range(5000) if n % 500 != 7]
+    assert ids(failures) == [f"r-{n}" for n in range(5000) if n % 500 == 7]
+    assert (result["metrics"]["lines_processed"], result["metrics"]["num_responses"]) == (5000, 4990)
+    final = json.loads(Path(result["progress_file"]).read_bytes())
+    assert (final["lines_processed"], final["num_responses_so_far"]) == (5000, 4990)
+    assert final["total_tokens_so_far"] == final["metrics"]["total_tokens"] == result["metrics"]["total_tokens"] > 0
+
+
+def test_requests_of_ten_megabytes_are_sent_whole(volume: Volume) -> None:
+    batch_id = volume.create([chat_line(f"r-{n}", filler="x" * BODY_BYTES) for n in range(3)])
+    ran = run_batchjob(volume.job(batch_id))
+    volume.world.set_status(batch_id, **ran.status)
+    assert ids(parsed(Path(volume.result(batch_id)["results_file"]).read_bytes())) == ["r-0", "r-1", "r-2"]
+    assert ran.peak_bytes < 256 * MIB
+
+
+@pytest.mark.parametrize("settings", [{"limits": {"paths": {"lines": 4}}}])
+@pytest.mark.parametrize(("lines", "taken"), [(4, True), (5, False)])
+def test_the_settings_say_how_many_lines_an_input_may_have(volume: Volume, lines: int, taken: bool) -> None:
+    job = volume.job(volume.create(chat_lines(lines)))
+    if taken:
+        assert job.plan().lines == lines
+        return
+    with pytest.raises(StageFailed) as refused:
+        job.plan()
+    report = refused.value.report
+    assert isinstance(report, FailureReport)
+    (error,) = report.validation_errors
+    assert (error.code, error.message) == ("too_many_tasks", "The input file has 5 requests; the limit is 4.")
+
+
+class TestDeletedBatchJobs:
+    def test_one_that_had_published_has_ended_as_its_work_says(self, volume: Volume) -> None:
+        batch_id = volume.create([chat_line("a"), chat_line("b", stub="status=400")])
+        ran = run_batchjob(volume.job(batch_id))
+        volume.delete_batchjob(batch_id)
+        assert volume.world.get(f"{BATCHES}/{batch_id}").json() == "completed"
+        result = volume.result(batch_id)
+        assert ids(parsed(Path(result["results_file"]).read_bytes())) == ["a"]
+        assert ids(parsed(Path(result["errors_file"]).read_bytes())) == ["b"]
+        final = json.loads(Path(result["progress_file"]).read_bytes())
+        assert result["metrics"] == pytest.approx(final["metrics"], rel=0.1, abs=0.1)
+        assert result["metrics"]["total_tokens"] == ran.merged.usage.total_tokens
+
+    def test_one_that_had_not_published_has_failed(self, volume: Volume) -> None:
+        batch_id = volume.create(chat_lines(2))
+        job = volume.job(batch_id)
+        job.work(job.plan())
+        volume.delete_batchjob(batch_id)
+        assert volume.world.get(f"{BATCHES}/{batch_id}").json() == "failed"
+        assert volume.result(batch_id) == (
+            "The batch failed: The BatchJob of this batch was deleted before it had ended."
+        )
+
+    def test_work_elsewhere_is_not_looked_at_and_the_message_says_where_it_is(self, volume: Volume) -> None:
+        batch_id = volume.world.create(input_file="s3://own/in.jsonl", output_folder_path="s3://own/out")
+        folder = volume.world.batchjob(batch_id)["spec"]["output"]["folder"]
+        volume.delete_batchjob(batch_id)
+        message = volume.result(batch_id)
+        assert message.startswith("The batch failed: The BatchJob of this batch was deleted")
+        assert message.endswith(f"look there for what it published: s3://own/out/{folder}.")
+
+    def test_nothing_is_read_through_a_link_to_another_tenants_work(self, volume: Volume) -> None:
+        theirs = volume.root / "tenants/team-b/in.jsonl"
+        theirs.write_bytes(jsonl(chat_lines(2)))
+        other = volume.world.create(BOB, model=MODEL, input_file=str(theirs))
+        run_batchjob(job_of(volume.world.batchjob(other, "team-b"), volume.root.parent / other, volume.stub.url))
+        batch_id = volume.create(chat_lines(1))
+        (published,) = (volume.root / "tenants/team-b/batch-results").iterdir()
+        mine = (
+            volume.root / "tenants/team-a/batch-results" / volume.world.batchjob(batch_id)["spec"]["output"]["folder"]
+        )
+        mine.parent.mkdir()
+        mine.symlink_to(published)
+        volume.delete_batchjob(batch_id)
+        assert volume.world.get(f"{BATCHES}/{batch_id}").json() == "failed"
