@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from batchwright.api.duration import parse_duration
+from batchwright.api.undone import Undone
 from batchwright.gateway.page import words
 from batchwright.gateway.records.batch_record import OPENAI, TERMINAL, BatchRecord, BatchState, Status
 
@@ -31,6 +32,7 @@ TONES: Final[dict[Status, Tone]] = {
     "cancelling": "waiting",
     "cancelled": "stopped",
 }
+_UNDONE: Final = frozenset(code.value for code in Undone)
 _ANNOUNCED_STEP: Final = 10
 """In percent: what is read out changes this often, and no more."""
 
@@ -97,6 +99,11 @@ class BatchView:
     def total(self) -> int:
         """All requests; 0 until the input was read."""
         return self.state.counts.total
+
+    @property
+    def never_ran(self) -> int:
+        """Requests that a batch which is over ended without."""
+        return 0 if self.live else max(0, self.total - self.done)
 
     @property
     def percent(self) -> int:
@@ -189,10 +196,10 @@ class BatchView:
 
     @property
     def failures(self) -> list["Failure"]:
-        """Failed requests by code, the most frequent first."""
-        codes = sorted(self.state.error_codes.items(), key=lambda one: (-one[1], one[0]))
-        most = max((number for _, number in codes), default=1) or 1
-        return [Failure(code, meaning(code), number, round(100 * number / most, 2)) for code, number in codes]
+        """Failed requests by code, the most frequent first; then those that never ran."""
+        codes = sorted(self.state.error_codes.items(), key=lambda one: (one[0] in _UNDONE, -one[1], one[0]))
+        most = max((number for code, number in codes if code not in _UNDONE), default=1) or 1
+        return [Failure(code, meaning(code), number, _share(code, number, most)) for code, number in codes]
 
     @property
     def downloads(self) -> list["Download"]:
@@ -219,8 +226,8 @@ class Failure:
     code: str
     meaning: str
     number: int
-    share: float
-    """Of the most frequent one, in percent."""
+    share: float | None
+    """Of the most frequent one, in percent; None for requests that never ran, since their batch was stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +259,10 @@ _MEANINGS: Final = {
     "batch_failed": "not run: the batch failed",
     "worker_failed": "not run: workers died on it",
 }
+
+
+def _share(code: str, number: int, most: int) -> float | None:
+    return None if code in _UNDONE else round(100 * number / most, 2)
 
 
 def meaning(code: str) -> str:

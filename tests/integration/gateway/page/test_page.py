@@ -263,6 +263,16 @@ def test_a_batch_by_path_shows_its_paths_and_no_downloads(world: PageWorld, clie
     assert "Retry" not in text
 
 
+def test_requests_that_never_ran_are_told_from_those_that_failed(world: PageWorld, client: httpx.Client) -> None:
+    codes = {"batch_cancelled": 1234, "400": 56}
+    batch = world.batch("a.jsonl", status=ended("cancelled", 2000, 710, 1290, errorCodes=codes))
+    text = client.get(f"/ui/batches/{batch.id}").text
+    figures = dict(re.findall(r"<div><dt>(\w[\w ]*)</dt><dd[^>]*>([\d,]+)", text))
+    assert (figures["Done"], figures["Failed"], figures["Not run"]) == ("766", "56", "1,234")
+    rows = re.findall(r'<th scope="row"><code>(\w+)</code>(.*?)</th>', text, re.DOTALL)
+    assert [(code, "<svg" in rest) for code, rest in rows] == [("400", True), ("batch_cancelled", False)]
+
+
 def test_errors_of_the_input_are_shown_with_their_lines(world: PageWorld, client: httpx.Client) -> None:
     problems = [
         {"code": "invalid_json_line", "line": 17, "message": "This line is not parseable as valid JSON."},
@@ -274,6 +284,7 @@ def test_errors_of_the_input_are_shown_with_their_lines(world: PageWorld, client
         r"<tr><td class=\"number\">([\d,]+)</td><td>(.*?) <code", client.get(f"/ui/batches/{batch.id}").text
     )
     assert rows == [("17", "This line is not parseable as valid JSON."), ("1,812", "Line 3 has it.")]
+    assert "errors in the file" in client.get("/ui/").text
 
 
 def test_links_have_the_root_path(tmp_path: Path) -> None:

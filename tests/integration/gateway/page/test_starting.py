@@ -81,6 +81,7 @@ def test_an_upload_that_a_batch_reads_after_all_stays(
     world, client = on_s3
     after_the_file_and_its_record(s3_proxy)
     s3_proxy.inject("PutObject", LoseAnswer(), times=100)
+    s3_proxy.inject("GetObject", Before(lambda: None), times=1)  # the file's record, before there is a batch
     s3_proxy.inject("GetObject", fault_proxy.Answer(403, "AccessDenied"), times=1)
     assert upload(client, accept=JSON).status_code == 500
     (batch,) = (stored.record for stored in world.gateway.batches.list("team-a"))

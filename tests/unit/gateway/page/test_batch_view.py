@@ -96,6 +96,20 @@ def test_failures_are_sorted_and_measured_by_the_most_frequent() -> None:
     assert found == [("request_timeout", 20, 100.0, True), ("400", 5, 25.0, True), ("odd_thing", 5, 25.0, False)]
 
 
+def test_requests_that_never_ran_come_last_and_are_measured_by_nothing() -> None:
+    codes = {"batch_cancelled": 900, "400": 5, "500": 10}
+    found = [(one.code, one.share) for one in view("cancelled", error_codes=codes).failures]
+    assert found == [("500", 100.0), ("400", 50.0), ("batch_cancelled", None)]
+
+
+@pytest.mark.parametrize(
+    ("status", "total", "never_ran"),
+    [("cancelled", 1000, 600), ("expired", 400, 0), ("failed", 0, 0), ("cancelled", 10, 0), ("in_progress", 1000, 0)],
+)
+def test_requests_that_never_ran(status: Status, total: int, never_ran: int) -> None:
+    assert view(status, total=total, completed=350, failed=50).never_ran == never_ran
+
+
 def test_tokens_that_nobody_counted_are_left_out() -> None:
     assert view(usage=Usage(input_tokens=1200, total_tokens=0)).usage == [("Input", "1,200"), ("Total", "0")]
 
