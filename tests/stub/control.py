@@ -42,8 +42,8 @@ class Control:
         try:
             handler = self._routes.get((request.method, request.path))
             if handler is None:
-                known = any(path == request.path for _, path in self._routes)
-                raise errors.method_not_allowed() if known else errors.not_found()
+                known = [method for method, path in self._routes if path == request.path]
+                raise errors.method_not_allowed(*known) if known else errors.not_found()
             content = await handler(request)
         except ApiError as error:
             return wire.respond(wire.encode_error(error.status, error.body), {})

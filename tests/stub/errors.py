@@ -1,7 +1,11 @@
 """What the server refuses, in vLLM's error bodies, and what a switch text gets wrong."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
+
+MAX_ECHOED = 200
+"""Characters of a value at fault that its error repeats."""
 
 
 class SwitchError(ValueError):
@@ -9,13 +13,13 @@ class SwitchError(ValueError):
 
 
 class ApiError(Exception):
-    """An answer that is an error: status and body as vLLM sends them."""
+    """An answer that is an error: status, body and headers as vLLM sends them."""
 
-    def __init__(self, status: int, body: dict[str, Any], *, retry_after: str | None = None) -> None:
+    def __init__(self, status: int, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
         super().__init__(f"{status}: {body}")
         self.status = status
         self.body = body
-        self.retry_after = retry_after
+        self.headers = headers or {}
 
 
 def phrase(status: int) -> str:
@@ -38,24 +42,42 @@ def unauthorized() -> ApiError:
 
 def invalid_json(position: int, reason: str) -> ApiError:
     location = f"body.{position}"
-    detail = {
-        "type": "json_invalid",
-        "loc": location,
-        "msg": "JSON decode error",
-        "input": {},
-        "ctx": {"error": reason},
-    }
-    return _validation(detail, location)
+    detail = {"type": "json_invalid", "loc": location, "msg": "JSON decode error", "input": _echoed({})}
+    return _validation(detail | {"ctx": {"error": reason}}, location)
 
 
-def invalid_field(name: str, kind: str, message: str) -> ApiError:
-    """A field that is missing (`kind` "missing") or of the wrong type, as pydantic's errors say it."""
+def unreadable_body() -> ApiError:
+    """A body that is no text, or nested too deeply: the web framework answers, in its own shape."""
+    return ApiError(400, {"detail": "There was an error parsing the body"})
+
+
+def invalid_field(name: str, kind: str, message: str, value: Any) -> ApiError:
+    """A field of the wrong type, as pydantic's errors say it; an empty name is the body itself."""
     location = f"body.{name}" if name else "body"
-    return _validation({"type": kind, "loc": location, "msg": message}, location)
+    return _validation({"type": kind, "loc": location, "msg": message, "input": _echoed(value)}, location)
 
 
-def bad_request(message: str, *, param: str | None = None) -> ApiError:
-    return ApiError(400, error_body(400, message, kind="BadRequestError", param=param))
+def missing_field(name: str, body: Any) -> ApiError:
+    """A field that must be there; an empty name is the body itself."""
+    return invalid_field(name, "missing", "Field required", body)
+
+
+def bad_request(message: str, *, param: str | None = None, value: Any = None) -> ApiError:
+    """A value that is refused; the message ends in the parameter and the value, as vLLM's do."""
+    named = {"parameter": param, "value": value}
+    told = ", ".join(f"{name}={what}" for name, what in named.items() if what is not None)
+    text = f"{message} ({told})" if told else message
+    return ApiError(400, error_body(400, text, kind="BadRequestError", param=param))
+
+
+def too_long(longest: int) -> ApiError:
+    """A prompt of more tokens than the model can hold. vLLM counts no further than one too many."""
+    message = (
+        f"This model's maximum context length is {longest} tokens. However, your prompt contains at least"
+        f" {longest + 1} input tokens, which exceeds this limit even without any output tokens."
+        " Please reduce the length of the input prompt."
+    )
+    return bad_request(message, param="input_tokens", value=longest + 1)
 
 
 def unsupported_media_type() -> ApiError:
@@ -68,12 +90,24 @@ def model_not_found(model: str, served: tuple[str, ...]) -> ApiError:
     return ApiError(404, error_body(404, message, kind="NotFoundError", param="model"))
 
 
+def pooling_model_not_found(model: str) -> ApiError:
+    """The endpoints that measure texts say less of it."""
+    return ApiError(404, error_body(404, f"The model `{model}` does not exist.", kind="NotFoundError"))
+
+
+def no_store(param: str, status: int, message: str) -> ApiError:
+    """What needs responses that were kept, by a server that keeps none."""
+    return ApiError(status, error_body(status, message, kind="invalid_request_error", param=param))
+
+
 def not_found() -> ApiError:
-    return ApiError(404, error_body(404, "Not Found"))
+    """The web framework's own answer to a path without a route."""
+    return ApiError(404, {"detail": "Not Found"})
 
 
-def method_not_allowed() -> ApiError:
-    return ApiError(405, error_body(405, "Method Not Allowed"))
+def method_not_allowed(*allowed: str) -> ApiError:
+    """The web framework's own answer to a method that a path has not."""
+    return ApiError(405, {"detail": "Method Not Allowed"}, {"Allow": ", ".join(allowed)})
 
 
 def too_large(limit: int) -> ApiError:
@@ -85,8 +119,16 @@ def queue_full(status: int, retry_after: str | None) -> ApiError:
         "The engine is currently busy and cannot accept new requests. "
         "Please try again later or on a different instance."
     )
-    return ApiError(status, error_body(status, message), retry_after=retry_after)
+    return ApiError(status, error_body(status, message), {"Retry-After": retry_after} if retry_after else None)
 
 
 def _validation(detail: dict[str, Any], location: str) -> ApiError:
     return ApiError(400, error_body(400, f"1 validation error:\n  {detail}", param=location))
+
+
+def _echoed(value: Any) -> str:
+    """A value as vLLM repeats it in an error: containers by their size alone, texts cut."""
+    if isinstance(value, list | dict):
+        return f"<{type(value).__name__} of {len(value)} items>"
+    text = str(value)
+    return text if len(text) <= MAX_ECHOED else f"{text[:MAX_ECHOED]}...[truncated]"

@@ -1,77 +1,60 @@
-"""Answers of the endpoints that generate text, in vLLM's shapes: chat, completions, responses."""
+"""Answers of chats and completions, in vLLM's shapes."""
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from stub import errors, texts
+from stub import errors, logprobs, texts
+from stub.answers import Answer, Counts, Written, choices_of, limit_of, usage, write
+from stub.schemas import guided_text
 from stub.switches import Step
+from stub.tools import demanded_call
 
 FINGERPRINT = "vllm-0.32.0-stub"
 COMPLETION_TOKENS = 16
 """vLLM's default of max_tokens for /v1/completions; the other endpoints have none."""
 
-# Stand-ins for what JSON encoders escape or refuse; stub.wire puts the real bytes in their place.
-SURROGATE_MARK = "<lone surrogate>"
-LINE_SEPARATOR = "\u2028"
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """The tokens of one answer."""
-
-    prompt: int = 0
-    completion: int = 0
-    cached: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer's body, what it counts for in the metrics, and why it ended."""
-
-    body: dict[str, Any]
-    counts: Counts
-    finish: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    text: str
-    tokens: int
-    finish: str | None
-
 
 def chat_completion(body: Mapping[str, Any], model: str, request_id: str, step: Step) -> Answer:
-    messages = body.get("messages")
-    if messages is None:
-        raise errors.invalid_field("messages", "missing", "Field required")
-    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
-        raise errors.invalid_field("messages", "list_type", "Input should be a valid list of messages")
-    if not messages:
-        raise errors.bad_request("You must pass at least one message", param="messages")
+    messages = _messages(body)
     contents = [texts.content_text(message.get("content")) for message in messages]
     # OpenAI's newer name goes first.
-    limit = _limit(body, "max_completion_tokens", _limit(body, "max_tokens", None))
-    made = _generate(last_user_text(messages), limit, step)
+    limit = limit_of(body, "max_completion_tokens", limit_of(body, "max_tokens"))
+    others = logprobs.asked_in_chat(body)
+    call = demanded_call(body)
+    text = call.arguments if call else guided_text(body, _response_format(body))
+    made = write(texts.answer_to(last_user_text(messages)) if text is None else text, body, limit, step)
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": made.text,
+        "refusal": None,
+        "annotations": None,
+        "audio": None,
+        "function_call": None,
+        "reasoning": None,
+    }
+    finish = made.finish
+    if call is not None:
+        function = {"name": call.name, "arguments": made.text}
+        message |= {
+            "content": "",
+            "tool_calls": [{"id": f"chatcmpl-tool-{request_id}", "type": "function", "function": function}],
+        }
+        # Only a call that the model chose is told as the reason, as with OpenAI.
+        finish = "tool_calls" if finish == "stop" and body["tool_choice"] == "required" else finish
+    elif body.get("echo") and messages[-1].get("role") == "assistant":
+        message["content"] = contents[-1] + made.text
     choices = [
         {
             "index": index,
-            "message": {
-                "role": "assistant",
-                "content": made.text,
-                "refusal": None,
-                "annotations": None,
-                "audio": None,
-                "function_call": None,
-                "reasoning": None,
-            },
-            "logprobs": None,
-            "finish_reason": made.finish,
-            "stop_reason": None,
+            "message": message,
+            "logprobs": None if others is None else logprobs.of_chat(made.text, others),
+            "finish_reason": finish,
+            "stop_reason": made.stop,
             "token_ids": None,
+            "routed_experts": None,
         }
-        for index in range(_choices(body))
+        for index in range(choices_of(body))
     ]
     counts = Counts(sum(map(texts.count_tokens, contents)), made.tokens * len(choices), step.cached or 0)
     return Answer(
@@ -83,36 +66,28 @@ def chat_completion(body: Mapping[str, Any], model: str, request_id: str, step: 
             "choices": choices,
             "service_tier": None,
             "system_fingerprint": FINGERPRINT,
-            "prompt_logprobs": None,
+            "prompt_logprobs": logprobs.of_prompt(" ".join(contents), others or 0) if body.get("echo") else None,
             "prompt_token_ids": None,
+            "prompt_text": None,
             "kv_transfer_params": None,
+            "ec_transfer_params": None,
+            "metrics": None,
         }
-        | usage(counts, step),
+        | usage(counts, step, created=0),
         counts,
         made.finish,
     )
 
 
 def completion(body: Mapping[str, Any], model: str, request_id: str, step: Step) -> Answer:
-    if body.get("prompt") is None:
-        raise errors.bad_request("Either prompt or prompt_embeds must be provided and non-empty.", param="prompt")
-    prompts = texts.prompt_texts(body["prompt"])
-    if prompts is None:
-        raise errors.invalid_field("prompt", "string_type", "Input should be a text, token ids, or a list of these")
-    copies = _choices(body)
-    made = [_generate(prompt, _limit(body, "max_tokens", COMPLETION_TOKENS), step) for prompt in prompts]
+    prompts = _prompts(body)
+    copies, others = choices_of(body), logprobs.asked_in_completion(body)
+    limit = limit_of(body, "max_tokens", COMPLETION_TOKENS)
+    guided = guided_text(body, _response_format(body))
+    made = [write(texts.answer_to(prompt) if guided is None else guided, body, limit, step) for prompt in prompts]
     choices = [
-        {
-            "index": number * copies + copy,
-            "text": one.text,
-            "logprobs": None,
-            "finish_reason": one.finish,
-            "stop_reason": None,
-            "token_ids": None,
-            "prompt_logprobs": None,
-            "prompt_token_ids": None,
-        }
-        for number, one in enumerate(made)
+        {"index": number * copies + copy} | _completion_choice(body, prompt, one, others)
+        for number, (prompt, one) in enumerate(zip(prompts, made, strict=True))
         for copy in range(copies)
     ]
     counts = Counts(sum(map(texts.count_tokens, prompts)), copies * sum(one.tokens for one in made), step.cached or 0)
@@ -126,68 +101,12 @@ def completion(body: Mapping[str, Any], model: str, request_id: str, step: Step)
             "service_tier": None,
             "system_fingerprint": FINGERPRINT,
             "kv_transfer_params": None,
+            "ec_transfer_params": None,
+            "metrics": None,
         }
         | usage(counts, step),
         counts,
         made[0].finish,
-    )
-
-
-def response(body: Mapping[str, Any], model: str, request_id: str, step: Step) -> Answer:
-    """/v1/responses. It has no finish reason: cut is `incomplete`, aborted is `cancelled`.
-
-    vLLM says `cancelled` for models of the harmony format only; with others an aborted response passes as completed.
-    """
-    if body.get("input") is None:
-        raise errors.invalid_field("input", "missing", "Field required")
-    items = [{"role": "user", "content": body["input"]}] if isinstance(body["input"], str) else body["input"]
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise errors.invalid_field("input", "list_type", "Input should be a text or a list of items")
-    made = _generate(last_user_text(items), _limit(body, "max_output_tokens", None), step)
-    instructions = body.get("instructions")
-    contents = [texts.content_text(item.get("content")) for item in items]
-    contents += [instructions] if isinstance(instructions, str) else []
-    counts = Counts(sum(map(texts.count_tokens, contents)), made.tokens, step.cached or 0)
-    status = {"length": "incomplete", "abort": "cancelled", None: None}.get(made.finish, "completed")
-    return Answer(
-        {
-            "id": f"resp_{request_id}",
-            "created_at": int(time.time()),
-            "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
-            "instructions": instructions,
-            "metadata": body.get("metadata"),
-            "model": model,
-            "object": "response",
-            "output": [
-                {
-                    "id": f"msg_{request_id}",
-                    "content": [{"annotations": [], "text": made.text, "type": "output_text", "logprobs": None}],
-                    "role": "assistant",
-                    "status": "completed" if status == "completed" else "incomplete",
-                    "type": "message",
-                }
-            ],
-            "parallel_tool_calls": True,
-            "temperature": 1.0,
-            "tool_choice": "auto",
-            "tools": [],
-            "top_p": 1.0,
-            "background": False,
-            "max_output_tokens": body.get("max_output_tokens") or 1024,
-            "max_tool_calls": None,
-            "previous_response_id": None,
-            "prompt": None,
-            "reasoning": None,
-            "service_tier": "auto",
-            "status": status,
-            "text": None,
-            "top_logprobs": None,
-            "truncation": "disabled",
-            "user": body.get("user"),
-            "usage": None if step.usage == "none" else _response_usage(counts, step),
-        },
-        counts,
-        made.finish,
     )
 
 
@@ -199,86 +118,50 @@ def last_user_text(messages: list[dict[str, Any]]) -> str:
     return texts.content_text(messages[-1].get("content")) if messages else ""
 
 
-def usage(counts: Counts, step: Step) -> dict[str, Any]:
-    """Return the member `usage` with prompt_tokens_details, as with --enable-prompt-tokens-details."""
-    if step.usage == "none":
-        return {}
-    reasoning = None if step.reasoning is None else {"reasoning_tokens": step.reasoning}
+def _messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    messages = body.get("messages")
+    if "messages" not in body:
+        raise errors.missing_field("messages", body)
+    if not isinstance(messages, list):
+        raise errors.invalid_field("messages", "list_type", "Input should be a valid list", messages)
+    for place, message in enumerate(messages):
+        if not isinstance(message, dict):
+            raise errors.invalid_field(f"messages.{place}", "dict_type", "Input should be a valid dictionary", message)
+    if not messages:
+        raise errors.bad_request("Cannot apply chat template to an empty conversation. Provide at least one message.")
+    return messages
+
+
+def _response_format(body: Mapping[str, Any]) -> Any:
+    form = body.get("response_format")
+    if isinstance(form, dict) and form.get("type") == "json_schema" and not isinstance(form.get("json_schema"), dict):
+        message = "When response_format type is 'json_schema', the 'json_schema' field must be provided."
+        raise errors.bad_request(message, param="response_format")
+    return form
+
+
+def _prompts(body: Mapping[str, Any]) -> list[str]:
+    prompt = body.get("prompt")
+    if prompt is None or prompt == "":
+        message = "Either prompt or prompt_embeds must be provided and non-empty."
+        raise errors.bad_request(message, param="prompt")
+    if prompt == []:
+        raise errors.bad_request("You must pass at least one prompt")
+    prompts = texts.prompt_texts(prompt)
+    if prompts is None:
+        raise errors.invalid_field("prompt", "list_type", "Input should be a valid list", prompt)
+    return prompts
+
+
+def _completion_choice(body: Mapping[str, Any], prompt: str, made: Written, others: int | None) -> dict[str, Any]:
+    echoed = prompt if body.get("echo") else ""
     return {
-        "usage": {
-            "prompt_tokens": counts.prompt,
-            "total_tokens": counts.prompt + counts.completion,
-            "completion_tokens": counts.completion,
-            "prompt_tokens_details": {
-                "cached_tokens": counts.cached,
-                "created_cache_tokens": None,
-                "multimodal_tokens": None,
-            },
-            "completion_tokens_details": reasoning,
-        }
+        "text": echoed + made.text,
+        "logprobs": None if others is None else logprobs.of_completion(made.text, others, echoed=echoed),
+        "finish_reason": made.finish,
+        "stop_reason": made.stop,
+        "token_ids": None,
+        "prompt_logprobs": logprobs.of_prompt(echoed, others) if echoed and others is not None else None,
+        "prompt_token_ids": None,
+        "routed_experts": None,
     }
-
-
-def _response_usage(counts: Counts, step: Step) -> dict[str, Any]:
-    return {
-        "input_tokens": counts.prompt,
-        "input_tokens_details": {
-            "cached_tokens": counts.cached,
-            "cache_write_tokens": 0,
-            "input_tokens_per_turn": [],
-            "cached_tokens_per_turn": [],
-        },
-        "output_tokens": counts.completion,
-        "output_tokens_details": {
-            "reasoning_tokens": step.reasoning or 0,
-            "tool_output_tokens": 0,
-            "output_tokens_per_turn": [],
-            "tool_output_tokens_per_turn": [],
-        },
-        "total_tokens": counts.prompt + counts.completion,
-    }
-
-
-def _generate(prompt: str, limit: int | None, step: Step) -> _Text:
-    text = texts.answer_to(prompt)
-    tokens = texts.count_tokens(text)
-    finish: str | None = "stop"
-    if limit is not None and tokens > limit:
-        text, tokens, finish = texts.cut(text, limit), limit, "length"
-    if step.finish in ("length", "abort", "null"):
-        # What is cut short has only part of its text, as in vLLM.
-        tokens = max(1, tokens // 2)
-        text, finish = texts.cut(text, tokens), None if step.finish == "null" else step.finish
-    elif step.finish == "stop":
-        finish = "stop"
-    if step.size is not None:
-        text = _drawn_out(text, step.size)
-        tokens = texts.count_tokens(text)
-    if step.text == "surrogate":
-        text += SURROGATE_MARK
-    elif step.text == "line_separator":
-        text += LINE_SEPARATOR
-    return _Text(text, tokens, finish)
-
-
-def _drawn_out(text: str, size: int) -> str:
-    unit = (text or "a") + " "
-    return unit * (size // len(unit.encode("utf-8", "replace")) + 1)
-
-
-def _limit(body: Mapping[str, Any], name: str, default: int | None) -> int | None:
-    value = body.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise errors.invalid_field(name, "int_type", "Input should be a valid integer")
-    if value < 1:
-        raise errors.bad_request(f"{name} must be at least 1, got {value}.", param=name)
-    return value
-
-
-def _choices(body: Mapping[str, Any]) -> int:
-    copies = _limit(body, "n", 1) or 1
-    if copies > 128:
-        raise errors.bad_request(f"n must be at most 128, got {copies}.", param="n")
-    return copies

@@ -9,13 +9,13 @@ from typing import Any
 
 from aiohttp import web
 
-from stub import errors, generation, pooling, requests, wire
+from stub import errors, generation, pooling, requests, responses, wire
+from stub.answers import Answer, Counts
 from stub.arrivals import Arrival
 from stub.capacity import QueueFullError
 from stub.chance import unit_draw
 from stub.delays import Fixed
 from stub.errors import ApiError
-from stub.generation import Answer
 from stub.state import State
 from stub.switches import Step, Switches
 from stub.wire import Payload
@@ -27,7 +27,7 @@ Answerer = Callable[[Mapping[str, Any], str, str, Step], Answer]
 ENDPOINTS: Mapping[str, Answerer] = {
     "/v1/chat/completions": generation.chat_completion,
     "/v1/completions": generation.completion,
-    "/v1/responses": generation.response,
+    "/v1/responses": responses.response,
     "/v1/embeddings": pooling.embeddings,
     "/v1/score": pooling.score,
     "/v1/rerank": pooling.rerank,
@@ -49,18 +49,18 @@ async def infer(state: State, request: web.BaseRequest, endpoint: str) -> web.St
         state.stats.leave()
 
 
-def request_id_headers(state: State, request: web.BaseRequest) -> dict[str, str]:
-    """Return the header X-Request-Id: the client's, or a new one, as vLLM's middleware does."""
-    if not state.settings.request_id_headers:
-        return {}
-    return {"X-Request-Id": request.headers.get("X-Request-Id") or uuid.uuid4().hex}
+def middleware_headers(state: State, request: web.BaseRequest) -> dict[str, str]:
+    """Return what vLLM's middleware adds: Vary, and X-Request-Id, which is the client's or a new one."""
+    headers = {"Vary": "Origin"}
+    if state.settings.request_id_headers:
+        headers["X-Request-Id"] = request.headers.get("X-Request-Id") or uuid.uuid4().hex
+    return headers
 
 
 def refusal(state: State, error: ApiError, headers: dict[str, str]) -> web.Response:
     """Turn an error into its answer, and count it."""
     state.stats.by_status[error.status] += 1
-    if error.retry_after is not None:
-        headers["Retry-After"] = error.retry_after
+    headers.update(error.headers)
     return wire.respond(wire.encode_error(error.status, error.body), headers)
 
 
@@ -68,7 +68,7 @@ async def _infer(state: State, request: web.BaseRequest, endpoint: str) -> web.S
     if _is_reset_unread(state):
         state.stats.by_fault["reset=before_read"] += 1
         return wire.reset(request)
-    headers = request_id_headers(state, request)
+    headers = middleware_headers(state, request)
     try:
         authorize(state, request)
         if request.content_type != wire.JSON_TYPE:
@@ -108,6 +108,19 @@ async def _read(request: web.BaseRequest) -> bytes:
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
+def _check_length(body: Mapping[str, Any], counts: Counts, longest: int) -> None:
+    """Refuse what the model can't hold. Raises ApiError (400)."""
+    if counts.prompt > longest:
+        raise errors.too_long(longest)
+    for name in ("max_completion_tokens", "max_tokens", "max_output_tokens"):
+        limit = requests.whole(body, name)
+        if limit is not None and limit > longest:
+            message = (
+                f"{name}={limit} cannot be greater than max_model_len={longest}. Please request fewer output tokens."
+            )
+            raise errors.bad_request(message, param=name, value=limit)
+
+
 class _Exchange:
     """The part of a request's life after its body was read."""
 
@@ -126,9 +139,11 @@ class _Exchange:
         attempt = self._arrive(call.key, priority)
         step = switches.step_for(attempt, call.key)
         requests.refuse_stream(call.body)
-        model = requests.check_model(call.body, state.settings.models)
+        pooling_endpoint = self._endpoint in _POOLING
+        model = requests.check_model(call.body, state.settings.models, pooling=pooling_endpoint)
         # Made before the wait, so that a body at fault is refused at once, as by vLLM.
         answer = self._answer(call.body, model, step)
+        _check_length(call.body, answer.counts, state.settings.max_model_len)
         if state.settings.drain:
             state.log.turn_away(call.key)
             return self._aborted(call.body, model)

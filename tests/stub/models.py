@@ -6,12 +6,12 @@ from typing import Any
 MAX_MODEL_LENGTH = 32_768
 
 
-def model_list(served: tuple[str, ...]) -> dict[str, Any]:
-    """List the served models, each as a base model of its own."""
-    return {"object": "list", "data": [_card(name) for name in served]}
+def model_list(served: tuple[str, ...], longest: int) -> dict[str, Any]:
+    """List the served models, each as a base model of its own that holds so many tokens."""
+    return {"object": "list", "data": [_card(name, longest) for name in served]}
 
 
-def _card(name: str) -> dict[str, Any]:
+def _card(name: str, longest: int) -> dict[str, Any]:
     now = int(time.time())
     return {
         "id": name,
@@ -20,7 +20,7 @@ def _card(name: str) -> dict[str, Any]:
         "owned_by": "vllm",
         "root": name,
         "parent": None,
-        "max_model_len": MAX_MODEL_LENGTH,
+        "max_model_len": longest,
         "permission": [
             {
                 "id": f"modelperm-{name}",

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
-from stub import errors, texts
+from stub import errors, requests, texts
+from stub.answers import Answer, Counts
 from stub.chance import unit_draw
-from stub.generation import Answer, Counts
 from stub.switches import Step
 
 DIMENSIONS = 8
@@ -17,15 +17,16 @@ DIMENSIONS = 8
 
 def embeddings(body: Mapping[str, Any], model: str, request_id: str, step: Step) -> Answer:
     _no_finish("/v1/embeddings", step)
-    value = body.get("input")
-    if value is None:
-        raise errors.invalid_field("input", "missing", "Field required")
-    inputs = texts.prompt_texts(value)
+    if "input" not in body:
+        raise errors.missing_field("input", body)
+    if body["input"] == []:
+        raise errors.bad_request("You must pass at least one prompt")
+    inputs = texts.prompt_texts(body["input"])
     if inputs is None:
-        raise errors.invalid_field("input", "string_type", "Input should be a text, token ids, or a list of these")
+        raise errors.invalid_field("input", "list_type", "Input should be a valid list", body["input"])
     form = body.get("encoding_format", "float")
     if form not in ("float", "base64"):
-        raise errors.invalid_field("encoding_format", "literal_error", "Input should be 'float' or 'base64'")
+        raise errors.invalid_field("encoding_format", "literal_error", "Input should be 'float' or 'base64'", form)
     dimensions = _dimensions(body)
     data: list[dict[str, Any]] = [
         {"index": index, "object": "embedding", "embedding": _encoded(embedding_of(text, dimensions), form)}
@@ -62,13 +63,15 @@ def score(body: Mapping[str, Any], model: str, request_id: str, step: Step) -> A
 
 def rerank(body: Mapping[str, Any], model: str, request_id: str, step: Step) -> Answer:
     _no_finish("/v1/rerank", step)
-    query = body.get("query")
+    if "query" not in body:
+        raise errors.missing_field("query", body)
+    query = body["query"]
     if not isinstance(query, str):
-        raise errors.invalid_field("query", "missing" if query is None else "string_type", "Field required")
+        raise errors.invalid_field("query", "string_type", "Input should be a valid string", query)
     documents = _texts(body, "documents")
-    top = body.get("top_n", 0)
-    if not isinstance(top, int) or isinstance(top, bool) or top < 0:
-        raise errors.invalid_field("top_n", "greater_than_equal", "Input should be greater than or equal to 0")
+    top = requests.whole(body, "top_n") or 0
+    if top < 0:
+        raise errors.invalid_field("top_n", "greater_than_equal", "Input should be greater than or equal to 0", top)
     results: list[dict[str, Any]] = [
         {
             "index": index,
@@ -110,25 +113,28 @@ def _pairs(body: Mapping[str, Any]) -> tuple[list[str], list[str]]:
             if len(left) != len(right):
                 raise errors.bad_request("Input lengths must be either 1:1, 1:N or N:N")
             return left, right
-    raise errors.invalid_field("text_1", "missing", "Field required")
+    raise errors.missing_field("queries", body)
 
 
 def _texts(body: Mapping[str, Any], name: str) -> list[str]:
-    value = body.get(name)
+    if name not in body:
+        raise errors.missing_field(name, body)
+    value = body[name]
     if isinstance(value, str):
         return [value]
-    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+    if value == []:
+        raise errors.bad_request("At least one text_pair element must be given")
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return value
-    kind = "missing" if value is None else "list_type"
-    raise errors.invalid_field(name, kind, "Input should be a text or a list of texts, not an empty one")
+    raise errors.invalid_field(name, "list_type", "Input should be a valid list", value)
 
 
 def _dimensions(body: Mapping[str, Any]) -> int:
-    dimensions = body.get("dimensions")
+    dimensions = requests.whole(body, "dimensions")
     if dimensions is None:
         return DIMENSIONS
-    if not isinstance(dimensions, int) or isinstance(dimensions, bool) or not 1 <= dimensions <= 65_536:
-        raise errors.bad_request(f"dimensions must be from 1 to 65536, got {dimensions}.", param="dimensions")
+    if not 1 <= dimensions <= 65_536:
+        raise errors.bad_request(f"dimensions must be from 1 to 65536, got {dimensions}.")
     return dimensions
 
 

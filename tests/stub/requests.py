@@ -1,5 +1,7 @@
 """Reading a request's body: what vLLM would refuse is refused here in the same way."""
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -42,15 +44,15 @@ def body_key(raw: bytes) -> str:
     return blake2b(raw, digest_size=16).hexdigest()
 
 
-def check_model(body: Mapping[str, Any], served: tuple[str, ...]) -> str:
+def check_model(body: Mapping[str, Any], served: tuple[str, ...], *, pooling: bool = False) -> str:
     """Return the model that answers; one that is not named is the first served. Raises ApiError (404)."""
     model = body.get("model")
     if model is None or model == "":
         model = served[0] if served else ""
     if not isinstance(model, str):
-        raise errors.invalid_field("model", "string_type", "Input should be a valid string")
+        raise errors.invalid_field("model", "string_type", "Input should be a valid string", model)
     if model not in served:
-        raise errors.model_not_found(model, served)
+        raise errors.pooling_model_not_found(model) if pooling else errors.model_not_found(model, served)
     return model
 
 
@@ -71,14 +73,48 @@ def priority_of(header: str | None, body: Mapping[str, Any]) -> int:
     return priority if isinstance(priority, int) else 0
 
 
+def whole(body: Mapping[str, Any], name: str) -> int | None:
+    """Return a field that is a whole number, or None where it is absent or null. Texts of digits count, as in vLLM.
+
+    Raises ApiError (400) for anything else.
+    """
+    value = body.get(name)
+    if value is None or type(value) is int:
+        return value
+    if isinstance(value, bool | float):
+        if value == int(value):
+            return int(value)
+        kind, why = "int_from_float", ", got a number with a fractional part"
+    elif isinstance(value, str):
+        if re.fullmatch(r"\s*[+-]?\d+\s*", value, re.ASCII):
+            return int(value)
+        kind, why = "int_parsing", ", unable to parse string as an integer"
+    else:
+        kind, why = "int_type", ""
+    raise errors.invalid_field(name, kind, f"Input should be a valid integer{why}", value)
+
+
 def _object(raw: bytes) -> dict[str, Any]:
     try:
         body = _decode(raw)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise errors.invalid_json(0, str(error)) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        body = _decode_slowly(raw)
     if not isinstance(body, dict):
-        raise errors.invalid_field("", "model_attributes_type", "Input should be a valid dictionary")
+        kind, message = "model_attributes_type", "Input should be a valid dictionary or object to extract fields from"
+        raise errors.invalid_field("", kind, message, body)
     return body
+
+
+def _decode_slowly(raw: bytes) -> Any:
+    """Decode a body with the parser that vLLM uses: it takes more, such as NaN, and places what it refuses."""
+    if not raw:
+        raise errors.missing_field("", None)
+    try:
+        return json.loads(raw)
+    except json.JSONDecodeError as error:
+        raise errors.invalid_json(error.pos, error.msg) from None
+    except (RecursionError, UnicodeDecodeError):
+        raise errors.unreadable_body() from None
 
 
 def _switches(text: Any) -> Switches | None:

@@ -13,7 +13,7 @@ from stub import errors, wire
 from stub.arrivals import ArrivalLog
 from stub.control import Control
 from stub.errors import ApiError
-from stub.inference import ENDPOINTS, authorize, infer, refusal, request_id_headers
+from stub.inference import ENDPOINTS, authorize, infer, middleware_headers, refusal
 from stub.journal import Journal
 from stub.listener import Listener
 from stub.models import model_list
@@ -135,7 +135,7 @@ class StubServer:
         if path.startswith("/stub/"):
             return await self._control.handle(request)
         self.state.stats.other[path if path in _READABLE else "unknown"] += 1
-        headers = request_id_headers(self.state, request)
+        headers = middleware_headers(self.state, request)
         try:
             return self._read_only(request, headers)
         except ApiError as error:
@@ -148,7 +148,7 @@ class StubServer:
         if request.path not in _READABLE and request.path not in ENDPOINTS:
             raise errors.not_found()
         if request.method != "GET" or request.path in ENDPOINTS:
-            raise errors.method_not_allowed()
+            raise errors.method_not_allowed("POST" if request.path in ENDPOINTS else "GET")
         if request.path == "/health":
             return web.Response(status=503 if settings.drain else settings.health, headers=headers)
         if request.path == "/metrics":
@@ -156,7 +156,7 @@ class StubServer:
             return web.Response(body=text.encode(), headers={**headers, "Content-Type": METRICS_TYPE})
         if request.path == "/version":
             return wire.respond(wire.encode_error(200, {"version": "0.32.0"}), headers)
-        return wire.respond(wire.encode_error(200, model_list(settings.models)), headers)
+        return wire.respond(wire.encode_error(200, model_list(settings.models, settings.max_model_len)), headers)
 
 
 _READABLE = frozenset({"/health", "/metrics", "/v1/models", "/version"})

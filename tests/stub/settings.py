@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 
 from stub.delays import parse_delay
 from stub.errors import SwitchError
+from stub.models import MAX_MODEL_LENGTH
 from stub.switches import parse_switches
 
 Count = Annotated[int, Meta(ge=0)]
@@ -22,6 +23,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     models: tuple[Name, ...] = ("stub-model",)
     """Names under which the model is served; a request for another one gets 404."""
+    max_model_len: Positive = MAX_MODEL_LENGTH
+    """Tokens of a prompt and its answer together, at most; a request for more gets 400."""
     api_keys: tuple[Name, ...] = ()
     """Accepted bearer tokens; empty: none is asked for."""
     request_id_headers: bool = True

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from stub.answers import Counts
 from stub.capacity import Capacity
-from stub.generation import Counts
 from stub.settings import Settings
 
 
@@ -67,7 +67,7 @@ class Stats:
         }
 
 
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 _UNLIMITED_SLOTS = 256
 """vLLM's default of --max-num-seqs on most devices: what the cache holds where no slots are set."""
 

@@ -4,13 +4,14 @@ import asyncio
 import socket
 import struct
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
+from stub.answers import SURROGATE_MARK
 from stub.errors import error_body
-from stub.generation import SURROGATE_MARK
 from stub.switches import Step
 
 _encode = msgspec.json.Encoder().encode
@@ -62,6 +63,9 @@ def replacement(step: Step) -> Payload | None:
 
 
 def respond(payload: Payload, headers: dict[str, str]) -> web.Response:
+    """Make the response. vLLM refuses a key outside of the middleware that adds Vary."""
+    if payload.status == HTTPStatus.UNAUTHORIZED:
+        headers.pop("Vary", None)
     return web.Response(status=payload.status, body=payload.content, headers=headers, content_type=payload.content_type)
 
 
