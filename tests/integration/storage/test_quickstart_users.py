@@ -3,25 +3,17 @@
 The gateway reaches its own prefix, a tenant its own part of that, and neither anything else.
 """
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from botocore.exceptions import ClientError
 
-from fixtures.cluster import ROOT
-from fixtures.s3 import Account, S3Server, s3_process
+from fixtures.quickstart_storage import BUCKET, GATEWAY_USER, quickstart_storage, secret, tenant_user
+from fixtures.s3 import Account, S3Server
 
-MANIFEST = ROOT / "manifests" / "quickstart" / "s3.yaml"
-DOCUMENTS = list(yaml.safe_load_all(MANIFEST.read_text()))
-BUCKET = "batches"
 TENANT = "gateway/batchwright-demo"
 KEYS = {
     "upload": f"{TENANT}/file-1",
@@ -33,52 +25,18 @@ KEYS = {
 }
 
 
-def secret(name: str) -> dict[str, str]:
-    (found,) = (one for one in DOCUMENTS if one["kind"] == "Secret" and one["metadata"]["name"] == name)
-    return dict(found["stringData"])
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A server with an object of each key."""
-    folder = tmp_path_factory.mktemp("quickstart")
-    with s3_process(folder, accounts=account_arguments()) as running:
-        given = folder / "given"
-        given.mkdir()
-        for name, text in secret("s3-users").items():
-            (given / name).write_text(text)
-        prepare(BUCKET=folder / "buckets" / BUCKET, USERS=folder / "iam", GIVEN=given)
+    with quickstart_storage(tmp_path_factory.mktemp("quickstart")) as running:
         for key in KEYS.values():
             running.client().put_object(Bucket=BUCKET, Key=key, Body=b"x")
         yield running
 
 
-def pod() -> dict[str, Any]:
-    (deployment,) = (one for one in DOCUMENTS if one["kind"] == "Deployment")
-    return dict(deployment["spec"]["template"]["spec"])
-
-
-def account_arguments() -> list[str]:
-    """What the server is told about its accounts, but for where they lie."""
-    (container,) = pod()["containers"]
-    return [word for word in container["args"] if word.startswith("--iam-") and not word.startswith("--iam-dir=")]
-
-
-def prepare(**places: Path) -> None:
-    """What the init container does."""
-    (container,) = pod()["initContainers"]
-    program, *arguments = container["command"]
-    assert (program, {variable["name"] for variable in container["env"]}) == ("python3", set(places))
-    environment = os.environ | {name: str(place) for name, place in places.items()}
-    subprocess.run([sys.executable, *arguments], env=environment, check=True, timeout=60)
-
-
 def client_of(server: S3Server, user: str) -> Any:
-    keys = {
-        "gateway": ("batchwright-gateway", "batchwright-gateway-secret"),
-        "tenant": tuple(secret("batchwright-storage").values()),
-    }[user]
-    return server.client(Account(keys[0], keys[1], server.folder))
+    keys = {"gateway": GATEWAY_USER, "tenant": tenant_user()}[user]
+    return server.client(Account(keys["AWS_ACCESS_KEY_ID"], keys["AWS_SECRET_ACCESS_KEY"], server.folder))
 
 
 def allowed(request: Callable[[], object]) -> bool:
