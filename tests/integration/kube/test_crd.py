@@ -100,20 +100,6 @@ class BatchJobs:
 
 
 @pytest.fixture(scope="module")
-def crd(cluster: Cluster) -> Cluster:
-    """The cluster with the committed CRD, as this checkout has it."""
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds" / "batchjobs.yaml"))
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/batchjobs.batchwright.dev")
-
-    def served() -> None:
-        explained = cluster.kubectl("explain", "batchjob.spec", "--recursive", check=False)
-        assert {*re.findall(r"^  (\w+)\t", explained, re.MULTILINE)} == {*SCHEMA["properties"]["spec"]["properties"]}
-
-    eventually(served)
-    return cluster
-
-
-@pytest.fixture(scope="module")
 def batchjobs(crd: Cluster, namespace: str) -> Iterator[BatchJobs]:
     """The namespace with three BatchJobs: with every fixed field, with the fewest fields, and a cancelled one."""
     api = BatchJobs(crd, namespace)

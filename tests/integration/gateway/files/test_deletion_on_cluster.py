@@ -61,19 +61,20 @@ class RealApi:
 
 
 @pytest.fixture
-def tenant(cluster: Cluster, namespace: str, s3_bucket: S3Bucket, tmp_path: Path) -> Iterator[Tenant]:
+def tenant(crd: Cluster, namespace: str, s3_bucket: S3Bucket, tmp_path: Path) -> Iterator[Tenant]:
     user = Principal("alice", namespace)
     gateway = gateway_on(
         f"s3://{s3_bucket.name}/batches/",
-        RealApi(cluster),
+        RealApi(crd),
         tmp_path,
         credentials=s3_bucket.server.root.credentials_dir,
         users=KnownUsers(user),
         storage={"endpointURL": s3_bucket.server.endpoint_url},
+        defaultServer={"url": "http://127.0.0.1:9"},
         batchJobs={"queueName": "nobody-admits"},
     )
     with running_gateway(gateway) as url, httpx.Client(base_url=url, headers=bearer(user), timeout=60) as client:
-        yield Tenant(gateway, cluster, namespace, client)
+        yield Tenant(gateway, crd, namespace, client)
 
 
 @pytest.mark.parametrize("make", [Tenant.batch_by_id, Tenant.batch_by_path])
