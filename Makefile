@@ -63,11 +63,12 @@ quickstart: deploy ## deploy, and with it an S3 server and a stub model server i
 
 .PHONY: demo
 demo: KUBECONFIG = $(CURDIR)/.cluster/kubeconfig
-demo: env ## Everything at once: cluster, images, operator, a BatchJob watched to its end, its first results
+demo: env ## Everything at once: cluster, images, operator, a BatchJob watched to its end; VLLM=1: against a real vLLM
 	@$(MAKE) --no-print-directory cluster-up
 	@$(MAKE) --no-print-directory images
 	@$(MAKE) --no-print-directory quickstart KUBECONFIG=$(KUBECONFIG)
-	@KUBECONFIG=$(KUBECONFIG) $(BIN)/python hack/demo.py
+	@$(if $(VLLM),$(MAKE) --no-print-directory vllm-up)
+	@KUBECONFIG=$(KUBECONFIG) $(BIN)/python hack/demo.py $(if $(VLLM),--vllm)
 
 .try/.installed: requirements/worker.txt
 	@echo "installing Batchwright into .try/venv"
@@ -106,12 +107,14 @@ generate: env ## Write the CRD and the reference anew from the models
 test: ## Everything that CI checks; brings up a cluster with the quickstart for it
 	+@$(STEP) cluster-ready browser
 	+@$(STEP) --jobs=3 --output-sync=target test-code test-worker test-deployed  # each one's output when it ends
+	@$(VLLM_TOOL) installed >/dev/null || echo "left out: tests against a real vLLM, which is not installed (make vllm)"
 
 .PHONY: test-code
 test-code:
 	+@$(STEP) lint
 	+@$(STEP) test-unit
 	+@$(STEP) test-integration INTEGRATION="$(filter-out %/__pycache__/ $(WORKER_TESTS),$(wildcard tests/integration/*/))"
+	+@$(STEP) test-vllm-short
 
 # Half of all the time. Pytests side by side need temporary files of their own, or they remove one another's.
 WORKER_TESTS = tests/integration/worker/

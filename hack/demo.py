@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""`make demo`: apply a BatchJob, watch it to its end, show the first results."""
+"""`make demo`: apply a BatchJob, watch it to its end, show the first results. With --vllm, against a real vLLM."""
 
+import argparse
 import base64
 import contextlib
 import json
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,24 +20,56 @@ from hack.quickstart import BUCKET, NAMESPACE, ROOT, kubectl, kubectl_command, k
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-NAME = "quickstart"
-MANIFEST = ROOT / "manifests" / "samples" / "quickstart.yaml"
-REQUESTS = 5000
 SHOWN = 3
 PATIENCE_SECONDS = 600
 TERMINAL = {"completed", "failed", "cancelled", "expired"}
 
 
-def main() -> int:
-    kubectl("-n", NAMESPACE, "delete", "batchjob", NAME, "--ignore-not-found", "--wait")
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """One of the sample BatchJobs, and what it asks."""
+
+    name: str
+    """The BatchJob's, its sample's and its input's."""
+    requests: int
+    model: str
+    max_tokens: int | None = None
+
+    @property
+    def manifest(self) -> Path:
+        """Its sample, from the folder that kubectl is shown to run in."""
+        return Path("manifests", "samples", f"{self.name}.yaml")
+
+    def input(self) -> bytes:
+        """Its request lines."""
+        return "".join(json.dumps(self._line(number)) + "\n" for number in range(1, self.requests + 1)).encode()
+
+    def _line(self, number: int) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": self.model, "messages": [{"role": "user", "content": f"request {number}"}]}
+        if self.max_tokens is not None:
+            body["max_tokens"] = self.max_tokens
+        return {"custom_id": f"demo-{number}", "method": "POST", "url": "/v1/chat/completions", "body": body}
+
+
+# Its answers can be checked by eye: the stub answers with the text backwards.
+STUB = Demo("quickstart", 5000, "stub-model")
+# Its answers make no sense: the model's weights are random.
+VLLM = Demo("vllm-demo", 400, "tiny", max_tokens=16)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--vllm", action="store_true", help="against the vLLM of `make vllm-up`, not the stub")
+    demo = VLLM if parser.parse_args(arguments).vllm else STUB
+    kubectl("-n", NAMESPACE, "delete", "batchjob", demo.name, "--ignore-not-found", "--wait")
     with quickstart_s3() as s3:
-        forget_earlier_results(s3)
-        s3.put_object(Bucket=BUCKET, Key=f"in/{NAME}.jsonl", Body=sample_input())
-    show("kubectl apply -f manifests/samples/quickstart.yaml")
-    print(kubectl("apply", "-f", str(MANIFEST)), end="")
-    show(f"kubectl -n {NAMESPACE} get batchjob {NAME} --watch")
-    with watching():
-        job = wait_for_the_end()
+        forget_earlier_results(s3, demo)
+        s3.put_object(Bucket=BUCKET, Key=f"in/{demo.name}.jsonl", Body=demo.input())
+    show(f"kubectl apply -f {demo.manifest}")
+    print(kubectl("apply", "-f", str(ROOT / demo.manifest)), end="")
+    show(f"kubectl -n {NAMESPACE} get batchjob {demo.name} --watch")
+    with watching(demo):
+        job = wait_for_the_end(demo)
     show(f"kubectl -n {NAMESPACE} get batchjobs")
     print(kubectl("-n", NAMESPACE, "get", "batchjobs"), end="")
     if job["status"]["phase"] != "completed":
@@ -46,26 +80,17 @@ def main() -> int:
     return 0
 
 
-def forget_earlier_results(s3: "S3Client") -> None:
+def forget_earlier_results(s3: "S3Client", demo: Demo) -> None:
     """Otherwise a second demo would find its work done and end at once."""
-    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"out/{NAME}/"):
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"out/{demo.name}/"):
         for found in page.get("Contents", []):
             s3.delete_object(Bucket=BUCKET, Key=found["Key"])
 
 
-def sample_input() -> bytes:
-    """Requests whose answers can be checked by eye: the model server answers with the text backwards."""
-    lines = []
-    for number in range(1, REQUESTS + 1):
-        body = {"model": "stub-model", "messages": [{"role": "user", "content": f"request {number}"}]}
-        lines.append({"custom_id": f"demo-{number}", "method": "POST", "url": "/v1/chat/completions", "body": body})
-    return "".join(json.dumps(line) + "\n" for line in lines).encode()
-
-
 @contextlib.contextmanager
-def watching() -> Iterator[None]:
+def watching(demo: Demo) -> Iterator[None]:
     """Print the table's rows as they change."""
-    process = subprocess.Popen(kubectl_command("-n", NAMESPACE, "get", "batchjob", NAME, "--watch"))
+    process = subprocess.Popen(kubectl_command("-n", NAMESPACE, "get", "batchjob", demo.name, "--watch"))
     try:
         yield
         time.sleep(1)  # the last row is on its way
@@ -74,14 +99,15 @@ def watching() -> Iterator[None]:
         process.wait(10)
 
 
-def wait_for_the_end() -> Any:
+def wait_for_the_end(demo: Demo) -> Any:
     end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end:
-        job = kubectl_json("-n", NAMESPACE, "get", "batchjob", NAME)
+        job = kubectl_json("-n", NAMESPACE, "get", "batchjob", demo.name)
         if job.get("status", {}).get("phase") in TERMINAL:
             return job
         time.sleep(1)
-    raise SystemExit(f"{NAME} did not end in {PATIENCE_SECONDS} s; `kubectl -n {NAMESPACE} describe batchjob {NAME}`")
+    look = f"kubectl -n {NAMESPACE} describe batchjob {demo.name}"
+    raise SystemExit(f"{demo.name} did not end in {PATIENCE_SECONDS} s; `{look}`")
 
 
 def show_results(uri: str) -> None:
@@ -109,4 +135,4 @@ def show(command: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -7,9 +7,10 @@ import os
 import sys
 
 from hack.cluster.console import ClusterError, say
+from hack.cluster.layout import Layout
 
-from . import environment, serving
-from .installation import find_installation, wanted_installation
+from . import deployment, environment, serving
+from .installation import Installation, find_installation, wanted_installation
 
 
 def main(arguments: list[str]) -> int:
@@ -33,14 +34,23 @@ def _run(options: argparse.Namespace) -> int:
             return 0 if find_installation() else 1
         case "serve":
             _serve(options)
+        case "up":
+            deployment.up(_installed(), Layout())
+        case "down":
+            deployment.down(Layout())
     return 0
+
+
+def _installed() -> Installation:
+    installation = find_installation()
+    if installation is None:
+        raise ClusterError("vLLM is not installed: make vllm")
+    return installation
 
 
 def _serve(options: argparse.Namespace) -> None:
     """Become the server, so that signals reach it."""
-    installation = find_installation()
-    if installation is None:
-        raise ClusterError("vLLM is not installed: make vllm")
+    installation = _installed()
     flags = [*(serving.lora_flags(installation) if options.model == "tiny" else ()), *options.flags]
     command = serving.command(installation, *flags, model=options.model, port=options.port)
     os.execve(command[0], command, {**serving.ENVIRONMENT, **os.environ})
@@ -51,6 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("install", help="install vLLM and make the tiny models, where they are missing")
     commands.add_parser("installed", help="whether that is done, as the exit code; prints the folder")
+    commands.add_parser("up", help="run vLLM in the local cluster")
+    commands.add_parser("down", help="remove it from there")
     serve = commands.add_parser("serve", help="serve a model on this machine until Ctrl-C")
     serve.add_argument("model", nargs="?", default="tiny", choices=("tiny", "tiny-embedding"))
     serve.add_argument("--port", type=int, default=8100, help="where it listens on the loopback address (8100)")

