@@ -1,6 +1,7 @@
 """The batches of a page of the list, and the names that their inputs have. Methods block."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +16,7 @@ from batchwright.gateway.records.record_store import Stored
 
 PAGE: Final = 20
 _KEPT_NAMES: Final = 10_000
+_READERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Views:
     def listed(self, principal: Principal, after: str | None) -> ListedBatches:
         """A page of the batches that somebody may see, of both faces, the newest first."""
         page = list_batches(self._gateway, principal, limit=PAGE, after=after)
+        self._learn_names([stored.record for stored, _ in page.batches])
         views = [self.view(stored, state) for stored, state in page.batches]
         return ListedBatches(views, views[-1].id if page.has_more else None)
 
@@ -45,9 +48,9 @@ class Views:
 
     def input_name(self, record: BatchRecord) -> str | None:
         """Name of a batch's input file; None where there is none any more. Kept, since a file keeps its name."""
-        if record.input_file_id is None or not is_file_id(record.input_file_id):
+        place = _input_of(record)
+        if place is None:
             return None
-        place = (record.namespace, record.input_file_id)
         kept = self._names.get(place)
         if kept is None:
             stored = self._gateway.files.get(*place)
@@ -55,7 +58,21 @@ class Views:
             self._names.put(place, kept)
         return kept[0]
 
+    def _learn_names(self, records: Iterable[BatchRecord]) -> None:
+        """Read the names of inputs that aren't kept yet, some of them at once."""
+        unknown = [record for record in records if (place := _input_of(record)) and self._names.get(place) is None]
+        if unknown:
+            with ThreadPoolExecutor(_READERS) as readers:
+                list(readers.map(self.input_name, unknown))
+
     def _title(self, record: BatchRecord) -> str:
         if record.path_request is not None:
             return record.path_request.input_file.rstrip("/").rpartition("/")[2] or record.id
         return self.input_name(record) or record.id
+
+
+def _input_of(record: BatchRecord) -> tuple[str, str] | None:
+    """Namespace and id of a batch's input file; None where it was made by path."""
+    if record.input_file_id is None or not is_file_id(record.input_file_id):
+        return None
+    return record.namespace, record.input_file_id
