@@ -66,6 +66,13 @@ def is_verdict(error: KubernetesError, *, creating: bool) -> bool:
     return error.status == HTTPStatus.INTERNAL_SERVER_ERROR
 
 
+def lacks_right(error: KubernetesError) -> bool:
+    """Whether the caller may not do this at all, whatever the object: then the answer names the user. What admission
+    says is a 403 too, and names the object alone.
+    """
+    return error.status == HTTPStatus.FORBIDDEN and ' is forbidden: User "' in error.message
+
+
 def error_of(status: int, body: bytes | str, retry_after: str | None = None) -> KubernetesError:
     """The exception for an answer that is no success. `retry_after` is the header of that name."""
     reason, message = _read(body)

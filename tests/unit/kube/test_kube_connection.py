@@ -151,6 +151,20 @@ def test_what_is_for_a_person_to_read(error: errors.KubernetesError, creating: b
     assert errors.is_verdict(error, creating=False) is editing
 
 
+@pytest.mark.parametrize(
+    ("status_code", "message", "lacks"),
+    [
+        (403, 'pods is forbidden: User "system:serviceaccount:a:b" cannot create resource "pods"', True),
+        (403, 'pods "x" is forbidden: User "system:serviceaccount:a:b" cannot get resource "pods"', True),
+        (403, 'pods "x" is forbidden: exceeded quota: q', False),
+        (403, 'admission webhook "w" denied the request: no', False),
+        (422, 'pods is forbidden: User "x" cannot', False),
+    ],
+)
+def test_a_missing_right_is_told_from_what_admission_says(status_code: int, message: str, lacks: bool) -> None:
+    assert errors.lacks_right(errors.error_of(status_code, message)) is lacks
+
+
 @pytest.mark.parametrize(("header", "seconds"), [("7", 7), (None, None), ("Mon, 30 Nov 2026 00:00:00 GMT", None)])
 def test_how_long_to_leave_the_server_alone(header: str | None, seconds: float | None) -> None:
     assert errors.error_of(429, b"", header).retry_after == seconds

@@ -12,12 +12,13 @@ from batchwright.gateway.batches.archive import archive
 from batchwright.gateway.batches.batchjob import cancelling
 from batchwright.gateway.batches.recovery import end_without_batchjob
 from batchwright.gateway.batches.rendering import deleted_state, failed_state, state_of, unpublished
-from batchwright.gateway.batches.starting import create_batchjob, is_refusal, note_uid
+from batchwright.gateway.batches.starting import create_batchjob, end_unstarted, log_failure, note_uid, read_batchjob
+from batchwright.gateway.batches.verdict import Verdict, verdict_on
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.records.batch_record import BatchError, BatchRecord, BatchState
 from batchwright.gateway.records.record_store import Stored, Unreadable
 from batchwright.kube.connection import RawObject
-from batchwright.kube.errors import KubernetesError, NotFound, Unavailable
+from batchwright.kube.errors import KubernetesError, NotFound
 from batchwright.storage.errors import StorageError
 
 logger = logging.getLogger(__name__)
@@ -45,18 +46,6 @@ def current_of_many(gateway: Gateway, many: Sequence[Stored[BatchRecord]]) -> li
         if sum((record.namespace, record.face) == place for record in running) > _FEW:
             known |= _listed(gateway, *place)
     return [_current_of(gateway, stored, known) for stored in many]
-
-
-def read_batchjob(gateway: Gateway, record: BatchRecord) -> RawObject | None:
-    """The BatchJob of a batch; None where there is none. Raises KubernetesError."""
-    name = ids.batchjob_name(record.id)
-    try:
-        return gateway.batchjobs.get(record.namespace, name)
-    except NotFound as error:
-        if name in error.message:
-            return None
-        # Of what is not installed, as in an upgrade, the API server says nothing by name.
-        raise Unavailable(error.message, status=error.status, reason=error.reason) from error
 
 
 def settle(gateway: Gateway, stored: Stored[BatchRecord], batchjob: RawObject | None) -> Current:
@@ -93,15 +82,26 @@ def tell_of_cancel(gateway: Gateway, stored: Stored[BatchRecord]) -> Current:
 
 def _begun(gateway: Gateway, stored: Stored[BatchRecord]) -> Current:
     """Create the BatchJob that a crash, or an API server that was away, kept from being created."""
+    record = stored.record
     try:
-        batchjob = create_batchjob(gateway, stored.record)
+        batchjob = create_batchjob(gateway, record)
     except KubernetesError as error:
-        if is_refusal(error, stored.record):
-            refusal = BatchError("cluster_refused", f"The cluster refuses the batch: {error.message}")
-            return _ended(gateway, stored, failed_state(stored.record, gateway.clock(), refusal), None)
-        logger.warning("the BatchJob of %s can't be created yet: %s", stored.record.id, error)
-        return stored, state_of(stored.record, {})
+        verdict = verdict_on(error, record)
+        if verdict is Verdict.REFUSED:
+            return _refused(gateway, stored, error)
+        log_failure(error, verdict, record)
+        return stored, state_of(record, {})
     return settle(gateway, stored, batchjob)
+
+
+def _refused(gateway: Gateway, stored: Stored[BatchRecord], error: KubernetesError) -> Current:
+    refusal = BatchError("cluster_refused", f"The cluster refuses the batch: {error.message}")
+    try:
+        stored = end_unstarted(gateway, stored, failed_state(stored.record, gateway.clock(), refusal))
+    except (StorageError, KubernetesError) as failure:
+        logger.warning("%s is refused, and its end can't be written yet: %s", stored.record.id, failure)
+    ending = stored.record.ending
+    return stored, ending.state if ending is not None else state_of(stored.record, {})
 
 
 def _gone(gateway: Gateway, stored: Stored[BatchRecord]) -> Current:

@@ -7,21 +7,31 @@ failure it would try again, and there would be two batches.
 
 import logging
 from http import HTTPStatus
+from typing import Final
 
 from batchwright.gateway import errors
 from batchwright.gateway.batches.active import check_active
-from batchwright.gateway.batches.archive import archive
 from batchwright.gateway.batches.rendering import failed_state
-from batchwright.gateway.batches.starting import create_batchjob, is_refusal, note_uid
+from batchwright.gateway.batches.starting import (
+    create_batchjob,
+    end_unstarted,
+    ended_unstarted,
+    log_failure,
+    note_uid,
+)
+from batchwright.gateway.batches.verdict import Verdict, verdict_on
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
 from batchwright.gateway.files.finding import is_expired
 from batchwright.gateway.records.batch_record import BatchError, BatchRecord
-from batchwright.gateway.records.record_store import Exists, Stored
+from batchwright.gateway.records.record_store import Exists, RecordNotDeleted, Stored
 from batchwright.kube.errors import KubernetesError
 from batchwright.storage.errors import StorageError
 
 logger = logging.getLogger(__name__)
+
+_SET_UP_SECONDS: Final = 30.0
+"""After which a client may try again what waits for an administrator."""
 
 
 def make_batch(gateway: Gateway, record: BatchRecord) -> BatchRecord:
@@ -31,7 +41,8 @@ def make_batch(gateway: Gateway, record: BatchRecord) -> BatchRecord:
 
     Raises:
         ApiError: 429 where the tenant has too many active batches; 400 with the cluster's message where it refuses the
-            BatchJob (quota, admission, no such namespace): the record is removed again then.
+            BatchJob (quota, admission, no such namespace), and 503 where the gateway isn't set up to create any: the
+            record is removed again then.
         StorageError: the record couldn't be written.
     """
     if record.ending is None:
@@ -44,11 +55,16 @@ def make_batch(gateway: Gateway, record: BatchRecord) -> BatchRecord:
     try:
         batchjob = create_batchjob(gateway, stored.record)
     except KubernetesError as error:
-        if not is_refusal(error, stored.record):
-            logger.warning("the BatchJob of %s can't be created yet: %s", record.id, error)
+        verdict = verdict_on(error, stored.record)
+        if verdict is not Verdict.REFUSED:
+            log_failure(error, verdict, stored.record)
+        if verdict is Verdict.LATER:
             return stored.record
-        return _withdraw(gateway, stored, error)
-    return note_uid(gateway, stored, batchjob).record
+        return _withdraw(gateway, stored, _answer(error, verdict))
+    now = note_uid(gateway, stored, batchjob).record
+    if ended_unstarted(now):
+        raise errors.unavailable("The cluster refused this batch at the same moment. Try again.")
+    return now
 
 
 def missing_input(file_id: str) -> BatchError:
@@ -69,8 +85,11 @@ def _failed_without_input(gateway: Gateway, stored: Stored[BatchRecord]) -> Batc
         if file is not None and not is_expired(file.record, gateway.clock()):
             return None
         state = failed_state(record, gateway.clock(), missing_input(record.input_file_id))
-        return archive(gateway, stored, state, None).record
-    except StorageError as error:  # the batch exists by now, and its workers say whether the file is there
+        return end_unstarted(gateway, stored, state).record
+    except (
+        StorageError,
+        KubernetesError,
+    ) as error:  # the batch exists by now: its workers say whether the file is there
         logger.warning("the input of %s can't be looked for: %s", record.id, error)
         return None
 
@@ -91,13 +110,34 @@ def _write(gateway: Gateway, record: BatchRecord) -> Stored[BatchRecord]:
         return found
 
 
-def _withdraw(gateway: Gateway, stored: Stored[BatchRecord], error: KubernetesError) -> BatchRecord:
-    """Remove the record of a batch that the cluster refuses, unless somebody else could create its BatchJob."""
+def _answer(error: KubernetesError, verdict: Verdict) -> ApiError:
+    if verdict is Verdict.NOT_SET_UP:
+        message = (
+            "The gateway can't create BatchJobs in the cluster. An administrator finds in its log what is missing."
+        )
+        return errors.unavailable(message, _SET_UP_SECONDS)
+    return ApiError(HTTPStatus.BAD_REQUEST, f"The cluster refuses the batch: {error.message}", code="cluster_refused")
+
+
+def _withdraw(gateway: Gateway, stored: Stored[BatchRecord], answer: ApiError) -> BatchRecord:
+    """Remove the record of a batch that gets no BatchJob, and raise the answer.
+
+    Where somebody else has made its BatchJob, or may yet make it, the batch stays, and the client hears of it.
+    """
     record = stored.record
-    found = gateway.batches.get(record.namespace, record.id)
-    if found is not None and found.record.batchjob_uid is not None:
-        return found.record
-    gateway.batches.delete(record.namespace, record.id)
-    raise ApiError(
-        HTTPStatus.BAD_REQUEST, f"The cluster refuses the batch: {error.message}", code="cluster_refused"
-    ) from error
+    try:
+        now = end_unstarted(gateway, stored, failed_state(record, gateway.clock(), BatchError(*_why(answer)))).record
+    except (StorageError, KubernetesError) as error:
+        logger.warning("%s is refused, and can't be withdrawn: %s; it is tried again", record.id, error)
+        return record
+    if not ended_unstarted(now):
+        return now
+    try:
+        gateway.batches.delete(record.namespace, record.id)
+    except (StorageError, RecordNotDeleted) as error:
+        logger.warning("%s is refused, and stays in lists as failed: %s", record.id, error)
+    raise answer
+
+
+def _why(answer: ApiError) -> tuple[str, str]:
+    return str(answer.code), answer.message

@@ -14,12 +14,14 @@ from batchwright.gateway import errors
 from batchwright.gateway.errors import ApiError
 from batchwright.gateway.http.middleware import REQUEST_ID
 from batchwright.gateway.records.record_store import Unreadable
-from batchwright.kube.errors import KubernetesError, Refused
+from batchwright.kube.errors import KubernetesError, Refused, lacks_right
 from batchwright.storage.errors import StorageError
 
 logger = logging.getLogger(__name__)
 
 _MISSING: Final = "missing"
+_RIGHTS_SECONDS: Final = 30.0
+"""After which a client may try again what waits for an administrator."""
 _TYPES: Final = {
     "int": "an integer",
     "string": "a string",
@@ -108,6 +110,9 @@ def _from_storage(error: StorageError | Unreadable) -> ApiError:
 
 
 def _from_kubernetes(error: KubernetesError) -> ApiError:
+    if lacks_right(error):
+        message = "The gateway isn't allowed to do this in the cluster. An administrator finds more in its log."
+        return errors.unavailable(message, _RIGHTS_SECONDS)
     if isinstance(error, Refused):
         message = "The cluster refused what the gateway asked for. An administrator finds more in its log."
         return _failure(message, "cluster_refused")

@@ -99,6 +99,8 @@ class Ending(Struct, frozen=True):
     state: BatchState
     output_file_id: str | None = None
     error_file_id: str | None = None
+    unstarted: bool = False
+    """It ended before it had a BatchJob; one that turns up all the same is deleted."""
 
 
 class BatchRecord(Struct, frozen=True, tag_field="record", tag="batch"):

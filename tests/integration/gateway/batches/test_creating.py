@@ -9,12 +9,10 @@ import httpx
 import pytest
 
 from batchwright.api.batchjob import BatchJob
-from batchwright.gateway import ids
 from batchwright.gateway.batches import schema
 from batchwright.gateway.catalogue import Catalogue
 from fixtures.batch_world import ENDPOINT, BatchWorld, batch_world
 from fixtures.gateway import ADMIN, ALICE, BOB
-from fixtures.kubernetes_http import Answer
 from fixtures.s3 import S3Bucket
 
 NO_FILE = BatchWorld.missing_file(1)
@@ -338,49 +336,3 @@ class TestLimits:
         tenants = {"team-a": {"limits": {"openai": {"lines": 150_000}}}}
         with batch_world(s3_bucket, tmp_path, tenants=tenants) as world:
             assert world.batchjob(world.create())["spec"]["input"]["limits"]["lines"] == 150_000
-
-
-class TestTheClusterRefuses:
-    @pytest.mark.parametrize(
-        "fault",
-        [
-            Answer(403, "Forbidden", 'batchjobs "x" is forbidden: exceeded quota: batches'),
-            Answer(422, "Invalid", 'BatchJob "x" is invalid: spec.server: too long'),
-            Answer(404, "NotFound", 'namespaces "team-a" not found'),
-        ],
-    )
-    def test_its_message_is_the_answer_and_nothing_is_left(self, world: BatchWorld, fault: Answer) -> None:
-        world.api.fail("POST", "/batchjobs", fault)
-        error = refused(world.post(input_file_id=world.upload(), endpoint=ENDPOINT))
-
-        assert fault.message in error["message"]
-        assert error["code"] == "cluster_refused"
-        assert world.request("GET", "/v1/batches").json()["data"] == []
-
-    @pytest.mark.parametrize(
-        "fault",
-        [
-            Answer(503, "ServiceUnavailable"),
-            Answer(500, "InternalError", "failed calling webhook"),
-            Answer(404, "NotFound", "the server could not find the requested resource"),
-            Answer(401, "Unauthorized"),
-        ],
-    )
-    def test_while_it_is_away_the_batch_is_taken_and_begins_later(self, world: BatchWorld, fault: Answer) -> None:
-        world.api.fail("POST", "/batchjobs", fault, times=2)
-        batch_id = world.create()
-
-        assert world.get(batch_id)["status"] == "validating"
-        assert world.batchjobs() == []
-        assert world.get(batch_id)["status"] == "validating"
-        assert [job["metadata"]["name"] for job in world.batchjobs()] == [ids.batchjob_name(batch_id)]
-
-    def test_a_refusal_that_comes_later_fails_the_batch(self, world: BatchWorld) -> None:
-        world.api.fail("POST", "/batchjobs", Answer(503, "ServiceUnavailable"))
-        world.api.fail("POST", "/batchjobs", Answer(403, "Forbidden", "exceeded quota: batches"))
-        shown = world.get(world.create())
-
-        assert shown["status"] == "failed"
-        [error] = shown["errors"]["data"]
-        assert (error["code"], error["line"]) == ("cluster_refused", None)
-        assert "exceeded quota" in error["message"]

@@ -167,7 +167,7 @@ def test_a_line_may_name_what_the_model_serves_and_nothing_else(tmp_path: Path) 
 
 
 def test_a_batch_that_the_cluster_refuses_leaves_nothing(world: World) -> None:
-    world.api.fail("POST", "batchjobs", Answer(403, "Forbidden", "exceeded quota: batches"))
+    world.api.fail("POST", "batchjobs", Answer(403, "Forbidden", 'batchjobs "x" is forbidden: exceeded quota: batches'))
     status, code, _, message = error_of(world.send("POST", CREATE, json=ASKED))
     assert (status, code) == (400, "cluster_refused")
     assert "exceeded quota" in message

@@ -57,6 +57,7 @@ RAISED: dict[str, tuple[Exception, int, str | None, str | None]] = {
     "storage refuses": (storage.AccessDenied("GetObject", SECRET, SECRET), 500, "storage_error", None),
     "cluster away": (kube.Unavailable(SECRET), 503, "service_unavailable", "5"),
     "cluster refuses": (kube.Refused(SECRET, status=403), 500, "cluster_refused", None),
+    "no right": (kube.Refused(f'jobs is forbidden: User "{SECRET}"', status=403), 503, "service_unavailable", "30"),
     "record damaged": (Unreadable("batch_1", SECRET, ValueError(SECRET)), 500, "record_unreadable", None),
     "unforeseen": (RuntimeError(SECRET), 500, "internal_error", None),
 }
