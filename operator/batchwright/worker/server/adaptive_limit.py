@@ -28,6 +28,12 @@ HOLD_SECONDS: Final = 5.0
 """After overload the metrics can't show what refuses the requests, and growing by them waits."""
 FRESH_SECONDS: Final = 5.0
 """For so long a sample of the metrics counts."""
+OWN: Final = 0.75
+LEAST_OWN: Final = 8
+OWN_SECONDS: Final = 15.0
+"""Where the engine has such a part of so many requests in flight, the numbers are of the server that they went to.
+For so long after that, an engine that seems idle is one between two waves: short answers come together, the next
+requests set out together, and most of the time they are in the server's HTTP front end."""
 STARTING_QUEUE: Final = 0.3
 QUEUE: Final = 0.2
 """Part of an answer's time that may be waiting, while starting and later; and more, the fewer answers say so."""
@@ -58,6 +64,7 @@ class AdaptiveLimit:
         self._cut_at = now
         self._round_at = now
         self._sampled_at = -math.inf
+        self._own_at = -math.inf
         self._hold_until = now
         self._overloads = 0.0
         self._step = 0.0
@@ -92,8 +99,13 @@ class AdaptiveLimit:
     def loaded(self, now: float, load: ServerLoad) -> None:
         """The server's metrics have been read: move to where they say that there is room."""
         total = load.waiting + load.running
+        if self._in_flight >= LEAST_OWN and total >= OWN * self._in_flight:
+            self._own_at = now
         if total == 0 or 4 * total < self._in_flight:
-            return  # the numbers of another server
+            if now - self._own_at <= OWN_SECONDS:
+                self._sampled_at = now
+                self._capacity.emptied()
+            return  # else the numbers of another server
         self._sampled_at = now
         self._queueing.discard()
         if not self._finished:

@@ -87,6 +87,10 @@ class Capacity:
             queued=queued,
         )
 
+    def emptied(self) -> None:
+        """A sample that holds hardly any request: whatever queue was seen before is gone."""
+        self._queued_at = None
+
     def _learn(self, load: ServerLoad, total: int, queued: bool) -> None:
         self._seen = max(FORGETTING * self._seen, load.running)
         if queued and self._is_limit(load):

@@ -175,6 +175,36 @@ def test_numbers_that_cannot_be_of_this_server_are_ignored(load: ServerLoad) -> 
     assert limit.limit == 64
 
 
+IDLE = ServerLoad(waiting=0, running=0, kv_cache_usage=0.0)
+"""What a server shows whose engine is done with one wave of short requests, while the next one is in its front end."""
+
+
+@pytest.mark.parametrize(
+    ("running", "idle_seconds", "is_cut"),
+    [(64, 12, False), (64, 30, True), (40, 12, True), (0, 12, True)],
+    ids=["the server's own numbers, just now", "long ago", "too few to be its own", "never"],
+)
+def test_an_idle_engine_between_two_waves_does_not_make_it_go_by_the_answers(
+    running: int, idle_seconds: int, is_cut: bool
+) -> None:
+    limit = grown()
+    limit.finished(10.0, 1.0, 64, Signal.SUCCESS)
+    limit.loaded(10.0, ServerLoad(waiting=0, running=running, kv_cache_usage=0.1))
+    for second in range(11, 11 + idle_seconds):
+        limit.loaded(float(second), IDLE)
+        answer(limit, 64, now=float(second), seconds=3.0)
+    assert (limit.limit < 64) == is_cut
+
+
+def test_a_queue_before_and_one_after_an_idle_engine_are_two_waves() -> None:
+    limit = grown(60)
+    for second in range(10, 30, 3):
+        limit.finished(float(second), 1.0, 60, Signal.SUCCESS)
+        limit.loaded(float(second), ServerLoad(waiting=20, running=40, kv_cache_usage=0.1))
+        limit.loaded(second + 1.0, IDLE)
+    assert limit.limit == 60
+
+
 def test_without_fresh_metrics_it_goes_by_the_answers() -> None:
     limit = AdaptiveLimit(64)
     limit.loaded(0.0, ROOM)
