@@ -206,6 +206,13 @@ bench-memory: env ## Memory of a worker with 10,000 and with 1,000,000 lines; te
 bench-recovery: env ## Kill a worker in mid-run, five times: time to the next request, requests sent twice
 	@$(BIN)/python bench/recovery.py
 
+.PHONY: bench-vllm
+bench-vllm: env vllm ## Throughput, people and prefix cache on a real vLLM; half an hour, on a quiet machine
+	@$(BIN)/python bench/throughput.py
+	@$(BIN)/python bench/in_flight.py
+	@$(BIN)/python bench/interactive.py --vllm
+	@$(BIN)/python bench/prefix_cache.py --lines 600 --prefixes 40
+
 .PHONY: clean
 clean: ## Remove what tools and tests leave; the environment and the cluster stay
 	@rm -rf .try .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage build dist bench/results

@@ -1,11 +1,12 @@
 """What batch traffic does to interactive traffic on the same server, and how much batch gets done beside it.
 
     python bench/interactive.py [--rounds N] [--seconds S] [--slots N] [--rate R]
+    python bench/interactive.py --vllm                                      # a real vLLM, started for it
     python bench/interactive.py --url http://127.0.0.1:8000 --model NAME    # a vLLM that is idle otherwise
 
-The server is the tests' stub with so many slots and a queue before them. People come at random, `--rate` a second, as
-one process; a worker with an input that does not end is another. Each round measures people alone and then beside a
-worker under each of the rules; every other round runs backwards.
+The server is the tests' stub with so many slots and a queue before them, unless another is asked for. People come
+at random, `--rate` a second, as one process; a worker with an input that does not end is another. Each round measures
+people alone and then beside a worker under each of the rules; every other round runs backwards.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from load import PATH, make_body, make_line
+from servers.vllm import MODEL, vllm
 from stages import open_stage_in
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
@@ -34,6 +36,9 @@ MEAN_SECONDS = 0.2
 START_SECONDS = 60.0
 SETTLING_SECONDS = 8.0
 LINES = 20_000
+VLLM_FLAGS = ("--max-model-len", "1024", "--max-num-seqs", "32", "--scheduling-policy", "priority")
+VLLM_DEFAULTS: Mapping[str, Any] = {"model": MODEL, "rate": 8.0, "max_tokens": 48}
+"""A tiny model on two cores, which the clients share, takes no more."""
 RULES: Mapping[str, Mapping[str, Any] | None] = {
     "people alone": None,
     "adaptive, at most 256": {"maxConcurrency": 256},
@@ -61,9 +66,21 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=32)
     parser.add_argument("--rate", type=float, default=40.0)
     parser.add_argument("--url")
+    parser.add_argument("--vllm", action="store_true", help="start a vLLM (make vllm), with few people for it")
     parser.add_argument("--model", default="bench")
     parser.add_argument("--max-tokens", type=int, default=64, help="of an answer to batch; people get half of it")
     options = parser.parse_args()
+    if options.vllm:
+        parser.set_defaults(**VLLM_DEFAULTS)
+        options = parser.parse_args()
+        with vllm(*VLLM_FLAGS) as server:
+            options.url = server.url
+            measure(options)
+    else:
+        measure(options)
+
+
+def measure(options: argparse.Namespace) -> None:
     turns: dict[str, list[Turn]] = {name: [] for name in RULES}
     for number in range(options.rounds):
         for name in list(RULES)[:: -1 if number % 2 else 1]:

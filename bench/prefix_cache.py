@@ -1,6 +1,7 @@
 """What the order of sending does to a real server's prefix cache.
 
-    python bench/prefix_cache.py http://127.0.0.1:8000
+    python bench/prefix_cache.py                          # a vLLM with a small cache, started for it (make vllm)
+    python bench/prefix_cache.py http://127.0.0.1:8000    # one that runs
 
 The input mixes lines of many long system prompts, together more tokens than the cache holds. It is sent in the file's
 order and in others, in turn, each time with new texts, so that no run finds the cache of another. Hits are the
@@ -21,9 +22,12 @@ from statistics import median
 from typing import Any
 
 from orders import ORDERS
+from servers.vllm import vllm_or
 from worker_processes import Work, open_work, run_workers, write_input
 
 TIMEOUT_SECONDS = 10.0
+VLLM_FLAGS = ("--max-model-len", "2048", "--num-gpu-blocks-override", "192")
+"""192 blocks of 128 tokens are fewer than half of what the prefixes are by default."""
 LINES_PER_SHARD = 1000
 ANSWER_TOKENS, MOST_ANSWER_TOKENS, TAIL = 4, 100, 1.5
 """Lengths of answers are heavy-tailed: a Pareto distribution from the first, cut at the second, of this shape."""
@@ -103,7 +107,7 @@ def show(results: dict[str, list[Result]], made: Input) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("url", help="of a running vLLM")
+    parser.add_argument("url", nargs="?", help="of a running vLLM; else one is started")
     parser.add_argument("--lines", type=int, default=1000)
     parser.add_argument("--prefixes", type=int, default=50)
     parser.add_argument("--prefix-bytes", type=int, default=2000)
@@ -111,7 +115,11 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    url = arguments.url.rstrip("/")
+    with vllm_or(arguments.url, *VLLM_FLAGS) as url:
+        measure(url, arguments)
+
+
+def measure(url: str, arguments: argparse.Namespace) -> None:
     made = Input(arguments.lines, arguments.prefixes, arguments.prefix_bytes, arguments.question_bytes)
     results: dict[str, list[Result]] = {order: [] for order in ORDERS}
     for number in range(arguments.rounds):

@@ -1,6 +1,5 @@
 """Real workers on one input, each in a process of its own, with the order of sending as one wishes."""
 
-import asyncio
 import json
 import multiprocessing
 import time
@@ -94,6 +93,8 @@ def run_workers(work: Work, fingerprint: str, late: Mapping[int, float] | None =
 
 
 def _work(work: Work, fingerprint: str, index: int, late: float, meeting: tuple[Any, Any]) -> None:
+    import uvloop
+
     from batchwright.worker.run.stage_run import run
 
     orders.use(work.order)
@@ -101,7 +102,7 @@ def _work(work: Work, fingerprint: str, index: int, late: float, meeting: tuple[
     ready, finished = meeting
     ready.wait(START_SECONDS)
     time.sleep(late)
-    report = asyncio.run(
+    report = uvloop.run(
         run(stage, fingerprint=fingerprint, run=1, index=index, workers=work.workers, started=lambda *_: None)
     )
     if report.failed:

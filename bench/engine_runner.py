@@ -1,0 +1,75 @@
+"""vLLM's own batch runner (`run-batch`) on an input: an engine without HTTP, which it starts and ends itself."""
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine_watch import Steady, watched
+from servers.process import free_port
+from servers.vllm import MODEL, installation
+
+PROGRAM = "vllm.entrypoints.openai.run_batch"
+READING = b"Reading batch from"
+"""Its log says so once its engine stands, before it reads its input."""
+LOAD_SECONDS, RUN_SECONDS = 300.0, 1200.0
+POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerRan:
+    """A run of so many requests."""
+
+    seconds: float
+    """From before it reads its input until the last line of its output is written; loading the model is not in it."""
+    steady: Steady
+
+
+def run_batch(source: Path, lines: int, flags: Sequence[str]) -> RunnerRan:
+    """Run an input of so many lines.
+
+    Raises:
+        RuntimeError: it failed, or not every request has an answer.
+    """
+    with tempfile.TemporaryDirectory(prefix="bench-runner-") as name:
+        folder, port = Path(name), free_port()
+        output, log = folder / "output.jsonl", folder / "log"
+        arguments = ["--input-file", str(source), "--output-file", str(output), "--enable-metrics"]
+        arguments += ["--host", "127.0.0.1", "--port", str(port), *flags]
+        with _running(arguments, log) as process:
+            _wait(process, log, LOAD_SECONDS, lambda: READING in log.read_bytes())
+            with watched(f"http://127.0.0.1:{port}") as watch:
+                started = time.perf_counter()
+                _wait(process, log, RUN_SECONDS, lambda: output.exists() and output.read_bytes().count(b"\n") == lines)
+                seconds = time.perf_counter() - started
+        if refused := output.read_bytes().count(b'"status_code":400'):
+            raise RuntimeError(f"{refused} of {lines} requests were refused")
+    return RunnerRan(seconds, watch.steady(lines))
+
+
+@contextmanager
+def _running(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    from hack.vllm.serving import ENVIRONMENT, end_group
+
+    installed = installation()
+    command = [str(installed.python), "-m", PROGRAM, "--model", str(installed.model(MODEL))]
+    command += ["--served-model-name", MODEL, "--enforce-eager", *arguments]
+    with log.open("wb") as file:
+        environment = {**os.environ, **ENVIRONMENT}
+        process = subprocess.Popen(command, stdout=file, stderr=file, env=environment, start_new_session=True)
+    try:
+        yield process
+    finally:
+        end_group(process)
+
+
+def _wait(process: subprocess.Popen[bytes], log: Path, seconds: float, condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        if process.poll() is not None or time.monotonic() > end:
+            raise RuntimeError(f"run-batch did not get on:\n{log.read_text()[-2000:]}")
+        time.sleep(POLL_SECONDS)
