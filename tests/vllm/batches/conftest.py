@@ -1,0 +1,17 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hack.vllm.serving import VllmServer
+
+from fixtures.worker import JobUnderTest, folder_place
+
+
+@pytest.fixture
+def job(tmp_path: Path, vllm: VllmServer) -> Iterator[JobUnderTest]:
+    """A job on a volume, against the server that generates text."""
+    made = JobUnderTest(folder_place(tmp_path / "volume"), tmp_path, vllm.url)
+    yield made
+    for process in made.processes:
+        if process.process.poll() is None:
+            process.kill()

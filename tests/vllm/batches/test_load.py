@@ -1,0 +1,82 @@
+"""A BatchJob and the load of the server: concurrency by the engine's metrics, and priority over other requests."""
+
+import statistics
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hack.vllm.serving import VllmServer
+
+from batchwright.worker.server.adaptive_limit import INITIAL_LIMIT
+from fixtures.worker import JobUnderTest, folder_place, wait_until
+from vllm.batches.lines import RUNNING, WAITING, gauge, lines
+from vllm.flags import SLOTS
+
+LOOK_SECONDS = 0.1
+
+
+@dataclass
+class Sightings:
+    """What was seen while a worker was at work, again and again."""
+
+    limits: list[int] = field(default_factory=list)
+    """Requests in flight that it allowed itself."""
+    engine: list[int] = field(default_factory=list)
+    """Requests that the engine had, at work and waiting."""
+
+
+def watched(job: JobUnderTest, vllm: VllmServer) -> Sightings:
+    """Run the job to its end, and look at its limit and at the engine meanwhile."""
+    seen, planned = Sightings(), job.plan()
+    with job.working(planned) as worker:
+        while not worker.ending.done():
+            seen.limits.append(worker.progress().concurrency or 0)
+            seen.engine.append(gauge(vllm.url, RUNNING) + gauge(vllm.url, WAITING))
+            threading.Event().wait(LOOK_SECONDS)
+        worker.end()
+    assert job.merge(planned).request_counts.failed == 0
+    return seen
+
+
+def later(numbers: Sequence[int]) -> float:
+    """Where they settle."""
+    return statistics.median(numbers[len(numbers) // 2 :])
+
+
+@pytest.mark.vllm_short
+def test_the_engines_metrics_let_concurrency_grow_up_to_its_bound(job: JobUnderTest, vllm: VllmServer) -> None:
+    most = SLOTS - 4
+    job = job.with_spec(requests={"maxConcurrency": most}).input(lines(250, max_tokens=48, ignore_eos=True))
+    asked = vllm.log.read_text().count("GET /metrics")
+    seen = watched(job, vllm)
+    assert INITIAL_LIMIT < max(seen.limits) <= most
+    assert INITIAL_LIMIT < max(seen.engine) <= most
+    assert vllm.log.read_text().count("GET /metrics") > asked + 2 * len(seen.engine), "the worker asked too"
+
+
+def test_concurrency_settles_near_what_the_engine_works_on_at_once(job: JobUnderTest, vllm: VllmServer) -> None:
+    job = job.with_spec(requests={"maxConcurrency": 128}).input(lines(800, max_tokens=48, ignore_eos=True))
+    seen = watched(job, vllm)
+    assert SLOTS / 2 <= later(seen.limits) <= 2 * SLOTS
+
+
+@pytest.mark.vllm_short
+def test_a_lower_priority_value_overtakes_a_full_queue(job: JobUnderTest, vllm: VllmServer) -> None:
+    asked = {"max_tokens": 48, "ignore_eos": True}
+    many = {"priority": 10, "concurrency": "Fixed", "maxConcurrency": 5 * SLOTS}
+    background = job.with_spec(requests=many).input(lines(400, **asked))
+    few = {"priority": 0, "concurrency": "Fixed", "maxConcurrency": SLOTS // 2}
+    urgent = job.at(folder_place(job.folder / "urgent")).with_spec(requests=few).input(lines(SLOTS // 2, **asked))
+    planned, urgently_planned = background.plan(), urgent.plan()
+    with background.working(planned) as others:
+        wait_until(lambda: gauge(vllm.url, WAITING) >= 3 * SLOTS)
+        said = vllm.log.stat().st_size
+        with urgent.working(urgently_planned) as worker:
+            wait_until(lambda: urgently_planned.fingerprint.encode() in vllm.log.read_bytes()[said:])
+            before = others.progress().completed
+            wait_until(lambda: worker.progress().completed == SLOTS // 2)
+            overtaken = others.progress().completed - before
+            worker.end()
+        others.end()
+    assert overtaken < 3 * SLOTS, "fewer of the others ended than had waited before"
