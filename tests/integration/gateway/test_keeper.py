@@ -5,13 +5,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from batchwright.api import names
 from batchwright.gateway import ids
 from batchwright.gateway.batches import idempotency
 from batchwright.kube import errors
 from fixtures.keeping import DAY, NAMESPACE, Keeping, keeping_on
-from fixtures.kubernetes_http import Answer
+from fixtures.kubernetes_http import Answer, Meanwhile
 from fixtures.s3 import S3Bucket
 
 
@@ -95,6 +96,19 @@ def test_an_api_server_that_is_away_keeps_expired_files_until_it_is_back(keeping
     assert keeping.has(file) == (True, True)
     keeping.round()
     assert keeping.has(file) == (False, False)
+
+
+def test_a_file_whose_deletion_was_taken_back_meanwhile_stays(keeping: Keeping) -> None:
+    """Its record is one of an expired file while it is being deleted, and no longer when that has failed."""
+    file = keeping.upload()
+    files = keeping.gateway.files
+    before = files.get(NAMESPACE, file.id)
+    assert before is not None
+    deleting = files.replace(NAMESPACE, file.id, before, structs.replace(file, expires_at=file.created_at))
+    take_back = Meanwhile(lambda: files.replace(NAMESPACE, file.id, deleting, file))
+    keeping.api.fail("GET", "/batchjobs", take_back)
+    keeping.round()
+    assert keeping.has(file) == (True, True)
 
 
 def test_a_batch_without_its_batchjob_gets_one(keeping: Keeping) -> None:

@@ -189,15 +189,25 @@ def without(tenant: Callable[[str], TenantFolder], away: set[str]) -> Callable[[
     return found
 
 
+def lost() -> None:
+    """What a round is told before each change once another replica may have the Lease."""
+    raise errors.Unavailable("the Lease is lost")
+
+
 def test_nothing_is_removed_once_the_lease_is_lost(keeping: Keeping) -> None:
     killed = unrecorded(keeping)
     keeping.pass_by(DAY)
-
-    def lost() -> None:
-        raise errors.Unavailable("the Lease is lost")
-
     with pytest.raises(errors.Unavailable):
         keeping.rounds.make(lost)
     assert keeping.left() == [killed]
     keeping.round()
     assert keeping.left() == []
+
+
+def test_no_upload_is_aborted_once_the_lease_is_lost(on_s3: Keeping, s3_bucket: S3Bucket) -> None:
+    key = f"batches/team-a/{old_id()}"
+    s3_bucket.client.create_multipart_upload(Bucket=s3_bucket.name, Key=key)
+    on_s3.pass_by(DAY)
+    with pytest.raises(errors.Unavailable):
+        on_s3.rounds.make(lost)
+    assert s3_bucket.unfinished_uploads() == [key]
