@@ -27,6 +27,7 @@ LONGEST_FOLDER_KEY: Final = 600
 _INPUT: Final = "input_file"
 _ENCODED: Final = re.compile(r"%(25)*(2f|5c|2e|00)", re.IGNORECASE)
 """A slash, backslash, dot or NUL, once percent-decoded, be it several times."""
+_OPTIONS: Final = re.compile(r"\?[^/=]*=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,9 @@ def _check_under(path: str, roots: list[str], name: str) -> None:
 
 
 def _object(settings: Settings, namespace: str, uri: str, name: str) -> Place:
+    if _OPTIONS.search(uri):
+        message = f"'{name}' can't bring options such as an endpoint: they are the gateway's settings. Leave out '?…='."
+        raise errors.invalid_value(name, message)
     bucket, slash, key = uri.removeprefix(S3_SCHEME).partition("/")
     if slash or name == _INPUT:
         _check_words(key, name)

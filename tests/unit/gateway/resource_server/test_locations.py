@@ -161,6 +161,8 @@ def test_an_object_is_taken_with_or_without_a_volume(batch_path: str, uri: str) 
         ("s3://batches/gateway/", "s3://batches/x\x00", PRINTABLE),
         ("s3://batches/gateway/", "s3://batches/folder/", WORDS),
         ("s3://batches/gateway/", "s3://batches", WORDS),
+        ("s3://batches/gateway/", "s3://own/in.jsonl?endpoint=http://10.0.0.1", "can't bring options"),
+        ("s3://batches/gateway/", "s3://own/in.jsonl?endpoint=10.0.0.1/in.jsonl", "can't bring options"),
         ("s3://batches/gateway/", "s3:///key", "has no bucket"),
         ("s3://batches/gateway/", "s3://user@host/key", "is not a bucket's name"),
         ("s3://batches/gateway/", "s3://host:9000/key", "is not a bucket's name"),
@@ -173,6 +175,11 @@ def test_an_object_that_is_or_may_be_another_tenants_is_refused(batch_path: str,
         input_place(settings_of(batch_path), "team-a", uri)
     assert caught.value.status == 400
     assert reason in caught.value.message
+
+
+@pytest.mark.parametrize("key", ["what?.jsonl", "a=b/c?d/e.jsonl", "50%.jsonl", "x#y.jsonl"])
+def test_a_key_is_literal_and_no_query(key: str) -> None:
+    assert input_place(settings_of(), "team-a", f"s3://own/{key}") == Place(f"s3://own/{key}", f"s3://own/{key}")
 
 
 @pytest.mark.parametrize(
