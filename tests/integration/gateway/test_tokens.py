@@ -1,19 +1,27 @@
 """Tokens of a real cluster: whose they are, and what its rights allow them."""
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import httpx
 import pytest
 
 from batchwright.gateway.errors import ApiError
 from batchwright.gateway.identity.authentication import KeysAndTokens
 from batchwright.gateway.identity.key_ring import SECRET, KeyRing
-from batchwright.gateway.identity.tokens import Tokens
+from batchwright.gateway.identity.tokens import ACCOUNT_AT_ONCE, OWNER_SECONDS, STRANGERS_AT_ONCE, Tokens
 from batchwright.gateway.principal import Principal, Verb
-from batchwright.kube.access_reviews import AccessReviews
+from batchwright.kube.access_reviews import AccessReviews, TokenOwner
 from batchwright.kube.connection import Connection
 from batchwright.kube.secrets import SecretObject
 from fixtures.cluster import Cluster
+from fixtures.gateway import gateway_on, running_gateway
+from fixtures.kubernetes_http import HttpApi
+from fixtures.tokens import jwt
 
 pytestmark = pytest.mark.cluster
 
@@ -110,3 +118,75 @@ def test_a_token_that_was_tampered_with_is_not_taken(tenants: Tenants, users: Ke
         with pytest.raises(ApiError) as error:
             users.authenticate(headers(forged))
         assert error.value.status == 401
+
+
+class CountedReviews(AccessReviews):
+    """Notes how often the API server is asked whose a token is."""
+
+    asked = 0
+
+    def owner(self, token: str) -> TokenOwner | None:
+        self.asked += 1
+        return super().owner(token)
+
+
+@dataclass
+class Door:
+    """A gateway that takes this cluster's tokens, on a clock that stands still unless the test moves it."""
+
+    reviews: CountedReviews
+    client: httpx.Client
+    now: float = 0.0
+
+    def knock(self, token: str) -> int:
+        """The status of a request."""
+        return self.client.get("/v1/files", headers=headers(token)).status_code
+
+
+@contextmanager
+def door(tenants: Tenants, folder: Path) -> Iterator[Door]:
+    connection = Connection(tenants.cluster.api_client)
+    found = Door(CountedReviews(connection), httpx.Client())
+    tokens = Tokens(found.reviews, clock=lambda: found.now)
+    ring = KeyRing(SecretObject(connection, tenants.own, SECRET))
+    with HttpApi() as api:
+        (folder / "batches" / tenants.own).mkdir(parents=True)
+        gateway = gateway_on(f"file://{folder}/batches/", api, folder)
+        with (
+            running_gateway(replace(gateway, authenticator=KeysAndTokens(ring, tokens))) as url,
+            httpx.Client(base_url=url, timeout=60, trust_env=False) as found.client,
+        ):
+            yield found
+
+
+def test_a_flood_of_made_up_tokens_does_not_reach_the_api_server_and_keeps_nobody_out(
+    tenants: Tenants, tmp_path: Path
+) -> None:
+    token, renewed = tenants.token(), tenants.token()
+    _, claims, signature = token.split(".")
+    account = f"system:serviceaccount:{tenants.own}:reader"
+    ended = [jwt(account, exp=1_700_000_000 + number) for number in range(100)]
+    no_tokens = [f"{number}.{claims}.{signature}" for number in range(100)]
+    made_up = [jwt(f"{account}-{number}") for number in range(300)]
+    with door(tenants, tmp_path) as gateway:
+        assert gateway.knock(token) == 200
+
+        with ThreadPoolExecutor(8) as threads:
+            for kind in (ended, no_tokens):
+                assert set(threads.map(gateway.knock, kind)) == {401}
+            assert gateway.reviews.asked == 1, "what can be no token is refused here"
+            answers = Counter(threads.map(gateway.knock, made_up))
+        assert answers == {401: STRANGERS_AT_ONCE - 1, 429: 301 - STRANGERS_AT_ONCE}
+        assert gateway.reviews.asked == STRANGERS_AT_ONCE
+
+        assert gateway.knock(token) == 200
+        assert gateway.reviews.asked == STRANGERS_AT_ONCE, "it is known yet"
+        assert gateway.knock(renewed) == 200, "another token of an account that was let in"
+        gateway.now = OWNER_SECONDS
+        for stranger in made_up:
+            gateway.knock(stranger)
+        assert gateway.knock(token) == 200, "it was asked about anew"
+        forged = [jwt(account, jti=str(number)) for number in range(100)]
+        asked = gateway.reviews.asked
+        assert Counter(map(gateway.knock, forged))[401] <= ACCOUNT_AT_ONCE
+        assert gateway.reviews.asked <= asked + ACCOUNT_AT_ONCE
