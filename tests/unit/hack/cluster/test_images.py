@@ -11,6 +11,7 @@ from hack.cluster import image_loading, images
 from hack.cluster.images import PROJECT_IMAGES, SYSTEM_IMAGES, Image
 from hack.cluster.paths import REPOSITORY
 from hack.cluster.programs import VERSITYGW
+from hack.vllm.deployment import IMAGE as VLLM_IMAGE
 
 IMAGE = Image("batchwright.local/thing:dev", "Dockerfile", sources=("lock.txt", "source"), target="thing")
 CHILD = Image("batchwright.local/child:dev", "Child.Dockerfile", sources=(), parent=IMAGE)
@@ -68,13 +69,13 @@ def test_target_and_program_are_part_of_the_key(root: Path) -> None:
 
 
 def test_the_dockerfiles_and_sources_of_the_project_are_there() -> None:
-    for image in (*PROJECT_IMAGES, *SYSTEM_IMAGES):
+    for image in (*PROJECT_IMAGES, *SYSTEM_IMAGES, VLLM_IMAGE):
         assert (REPOSITORY / image.dockerfile).is_file()
         assert all((REPOSITORY / path).is_file() for path in images.source_files(image))
 
 
 def test_the_manifests_use_the_images_that_are_built() -> None:
-    built = {image.reference for image in PROJECT_IMAGES}
+    built = {image.reference for image in (*PROJECT_IMAGES, VLLM_IMAGE)}
     used = set()
     for manifest in (REPOSITORY / "manifests").rglob("*.yaml"):
         words = manifest.read_text().replace('"', " ").split()

@@ -29,7 +29,12 @@ port = int(arguments[arguments.index("--port") + 1])
 http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
 PATIENT_CHILD = "import time; time.sleep(600)"
-STUBBORN_CHILD = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+STUBBORN_CHILD = """\
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
 
 
 @pytest.fixture
@@ -115,9 +120,7 @@ def test_its_children_end_with_it_also_after_a_failure_in_the_block(install: Cal
 
 
 def test_a_child_that_takes_no_sigterm_is_killed() -> None:
-    script = (
-        f"import subprocess, sys\nprint(subprocess.Popen([sys.executable, '-c', {STUBBORN_CHILD!r}]).pid, flush=True)"
-    )
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {STUBBORN_CHILD!r}])"
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, start_new_session=True)
     assert process.stdout is not None
     child = int(process.stdout.readline())
