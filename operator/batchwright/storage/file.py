@@ -19,6 +19,7 @@ from batchwright.storage.errors import (
     StorageError,
 )
 from batchwright.storage.file_errors import translated
+from batchwright.storage.file_lock import LOCK_SECONDS, lock
 from batchwright.storage.file_paths import RootFolder
 from batchwright.storage.file_unfinished import UnfinishedFile
 from batchwright.storage.file_upload import FileUpload
@@ -49,7 +50,9 @@ class FileStore:
 
     - `if_none_match` is exact: a hard link is made, which fails where the name exists. On a file system without
       hard links the file is created exclusively and then filled, so that a reader may see its beginning.
-    - `if_match` compares and then renames; a writer that comes exactly in between is overwritten.
+    - `if_match` is exact among writers that name a version, of all machines with the volume, where its file system has
+      locks (NFS: with its lock service, or version 4): it compares and renames while it holds one. A write without a
+      condition, or a deletion, that comes exactly in between is lost.
     - Nothing outside the folder is ever read, written or removed, even while somebody else swaps folders and symbolic
       links in it: see `file_paths`.
     """
@@ -110,9 +113,19 @@ class FileStore:
             if if_none_match:
                 return _info(key, self._create(key, file))
             if if_match:
-                self._check_etag(key, if_match)
-            file.replace()
+                self._replace_version(key, file, if_match)
+            else:
+                file.replace()
         return _info(key, status)
+
+    def _replace_version(self, key: str, file: UnfinishedFile, etag: str) -> None:
+        try:
+            standing = self._folder.open(key, "PutObject", writable=True)
+        except FileNotFoundError:
+            raise self._is_gone(key) from None
+        with standing:
+            lock(standing, lambda: self._check_etag(key, etag), seconds=LOCK_SECONDS)
+            file.replace()
 
     def _create(self, key: str, file: UnfinishedFile) -> os.stat_result:
         try:
@@ -218,9 +231,12 @@ class FileStore:
         try:
             found = _etag(self._folder.status(key, "PutObject"))
         except FileNotFoundError:
-            raise PreconditionFailed("PutObject", self.uri(key), "the object is gone") from None
+            raise self._is_gone(key) from None
         if found != expected:
             raise PreconditionFailed("PutObject", self.uri(key), f"ETag {found} instead of {expected}")
+
+    def _is_gone(self, key: str) -> PreconditionFailed:
+        return PreconditionFailed("PutObject", self.uri(key), "the object is gone")
 
     def _delete(self, key: str) -> Iterator[DeleteFailure]:
         try:

@@ -58,8 +58,13 @@ class OpenFolder:
         """Of a link its own."""
         return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
 
-    def open(self, name: str) -> IO[bytes]:
-        """For reading. The caller finds out whether it is a regular file."""
+    def open(self, name: str, *, writable: bool = False) -> IO[bytes]:
+        """For reading; with `writable` for writing too, where that is allowed. The caller finds out whether it is a
+        regular file.
+        """
+        if writable:
+            with suppress(PermissionError):
+                return os.fdopen(os.open(name, _FILE | os.O_RDWR, dir_fd=self._descriptor), "r+b", buffering=0)
         return os.fdopen(os.open(name, _FILE, dir_fd=self._descriptor), "rb", buffering=0)
 
     def create(self, name: str) -> IO[bytes]:

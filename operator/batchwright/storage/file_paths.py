@@ -16,6 +16,11 @@ from batchwright.storage.file_folders import OpenFolder
 TEMPORARY_PREFIX = ".batchwright-tmp-"
 """Names of unfinished files. They are no objects; a killed process may leave one behind."""
 
+HIDDEN = (TEMPORARY_PREFIX, ".nfs")
+"""What begins so is never listed. NFS calls a file `.nfs…` that was replaced while somebody has it open, until it is
+closed.
+"""
+
 MAX_RACES = 50
 """How often a way is gone again that was changed meanwhile, or a folder made that was pruned."""
 
@@ -58,13 +63,16 @@ class RootFolder:
 
         return self._reach(key, operation, look)
 
-    def open(self, key: str, operation: str) -> IO[bytes]:
-        """The regular file that a key leads to, for reading. Raises as `status` does."""
+    def open(self, key: str, operation: str, *, writable: bool = False) -> IO[bytes]:
+        """The regular file that a key leads to, for reading. Raises as `status` does.
+
+        writable: for writing too, where that is allowed; NFS locks no other file
+        """
 
         def open_(names: Names) -> IO[bytes]:
             with closing(OpenFolder(self._real, names[:-1])) as folder:
                 self._regular(folder.status(names[-1]), key, operation)
-                return folder.open(names[-1])
+                return folder.open(names[-1], writable=writable)
 
         file = self._reach(key, operation, open_)
         try:
@@ -268,7 +276,7 @@ def _sorted_names(folder: OpenFolder, start: str) -> list[str]:
     names = [
         f"{name}/" if is_folder else name
         for name, is_folder in _names_in(folder)
-        if name.startswith(start) and not name.startswith(TEMPORARY_PREFIX) and _is_unicode(name)
+        if name.startswith(start) and not name.startswith(HIDDEN) and _is_unicode(name)
     ]
     return sorted(names, key=str.encode)
 

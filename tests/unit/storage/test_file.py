@@ -123,6 +123,11 @@ class TestConfinement:
                 store.read(key)
         assert list(store.list("")) == []
 
+    def test_what_nfs_keeps_of_a_replaced_file_is_no_object(self, store: FileStore, root: Path) -> None:
+        (root / ".nfs0000000000000001").write_bytes(b"before")
+        store.write("object", b"now")
+        assert [info.key for info in store.list("")] == ["object"]
+
 
 class TestMissingRoot:
     def test_a_volume_that_is_not_mounted_is_named(self, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from batchwright.gateway.records.file_record import FileRecord
 from batchwright.gateway.records.record_store import Changed, Exists, RecordStore
 from batchwright.storage.file import FileStore
 from batchwright.storage.protocol import ObjectStore
-from fixtures.s3 import S3Bucket
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PREFIX = "gateway/.gateway/files/"
@@ -151,9 +150,8 @@ def test_who_makes_the_same_change_again_has_made_it(files: RecordStore[FileReco
     assert files.replace("team-a", record.id, before, changed) == files.replace("team-a", record.id, before, changed)
 
 
-def test_in_a_bucket_one_wins_of_those_who_change_a_version_at_once(s3_bucket: S3Bucket) -> None:
-    """A volume has no such promise: see `FileStore`."""
-    files, record, writers = open_files(Counted(s3_bucket.store())), file_of(), 8
+def test_one_wins_of_those_who_change_a_version_at_once(files: RecordStore[FileRecord]) -> None:
+    record, writers = file_of(), 8
     before, begun = files.create("team-a", record.id, record), Barrier(writers)
 
     def change(number: int) -> str | None:
