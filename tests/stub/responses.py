@@ -102,12 +102,13 @@ def _format(body: Mapping[str, Any]) -> Any:
 
 def _text(body: Mapping[str, Any]) -> dict[str, Any] | None:
     """The member `text` with all its members, as vLLM tells it again."""
-    if not isinstance(body.get("text"), dict):
+    text = body.get("text")
+    if not isinstance(text, dict):
         return None
-    form = _format(body)
+    form = text.get("format")
     if isinstance(form, dict) and form.get("type") == "json_schema":
         form = {"description": None, "strict": None} | form
-    return {"verbosity": None} | body["text"] | {"format": form}
+    return {"verbosity": None, **text, "format": form}
 
 
 def _told(tool: Mapping[str, Any]) -> dict[str, Any]:

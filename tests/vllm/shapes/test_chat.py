@@ -5,24 +5,17 @@ from typing import Any
 import pytest
 
 from vllm.flags import FEW_SPACES, MODEL
+from vllm.shapes.bodies import FORMAT, LONG, NO_TOKENS, OVERLONG, one_call
 from vllm.shapes.both import Both, Case, named
 
 PATH = "/v1/chat/completions"
-LONGER_THAN_ANY_LIMIT = " ".join(f"word{number}" for number in range(20))
-FORMAT = {
-    "type": "object",
-    "properties": {"unit": {"enum": ["celsius", "fahrenheit"]}, "exact": {"type": "boolean"}},
-    "required": ["unit", "exact"],
-    "additionalProperties": False,
-}
 TOOLS = [{"type": "function", "function": {"name": "set_unit", "parameters": FORMAT, "strict": True}}]
 RESPONSE_FORMAT = {"type": "json_schema", "json_schema": {"name": "unit", "schema": FORMAT, "strict": True}}
 SET_UNIT = {"type": "function", "function": {"name": "set_unit"}}
-NO_TOKENS = "the stub's tokens are words and have no ids"
 EVERY_KIND = "pydantic goes through every kind of message in the SDK's words"
 
 
-def chat(content: Any = LONGER_THAN_ANY_LIMIT, **fields: Any) -> dict[str, Any]:
+def chat(content: Any = LONG, **fields: Any) -> dict[str, Any]:
     """A request whose answer is cut after four tokens, unless fields say otherwise."""
     body = {"model": MODEL, "messages": [{"role": "user", "content": content}], "max_tokens": 4}
     return {name: value for name, value in (body | fields).items() if value is not None}
@@ -48,12 +41,12 @@ CASES: dict[str, Case] = {
     "a system message and parts": Case(
         chat(messages=[
             {"role": "system", "content": "be brief"},
-            {"role": "user", "content": [{"type": "text", "text": LONGER_THAN_ANY_LIMIT}]},
+            {"role": "user", "content": [{"type": "text", "text": LONG}]},
         ])
     ),
     "echo": Case(
         chat(
-            messages=[{"role": "user", "content": LONGER_THAN_ANY_LIMIT}, {"role": "assistant", "content": "so"}],
+            messages=[{"role": "user", "content": LONG}, {"role": "assistant", "content": "so"}],
             echo=True, add_generation_prompt=False, continue_final_message=True,
         ),
         short=False,  # for the first prompt whose log-probabilities it tells, vLLM compiles something
@@ -86,12 +79,6 @@ def test_a_tool_that_must_be_called(both: Both) -> None:
     both.ask(Case(body), PATH).assert_alike({})
 
 
-def one_call(both: Both) -> dict[str, int]:
-    """A bias to the end of a list: a model that knows nothing would call again and again."""
-    tokens = both.real.post("/tokenize", json={"model": MODEL, "prompt": "]", "add_special_tokens": False}).json()
-    return {str(token): 100 for token in tokens["tokens"]}
-
-
 ERRORS: dict[str, Case] = {
     "no messages": Case({"model": MODEL}),
     "messages of another type": Case(chat(messages="hello")),
@@ -104,7 +91,7 @@ ERRORS: dict[str, Case] = {
     "max_tokens below nothing": Case(chat(max_tokens=-1)),
     "no answer wanted": Case(chat(n=0)),
     "more tokens than the model can hold": Case(chat(max_tokens=5000)),
-    "a longer prompt than the model can hold": Case(chat("word " * 1100)),
+    "a longer prompt than the model can hold": Case(chat(OVERLONG)),
     "more logprobs than allowed": Case(chat(logprobs=True, top_logprobs=100)),
     "others without logprobs": Case(chat(top_logprobs=2)),
     "a tool choice without tools": Case(chat(tool_choice="auto")),

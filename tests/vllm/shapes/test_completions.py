@@ -5,15 +5,14 @@ from typing import Any
 import pytest
 
 from vllm.flags import FEW_SPACES, MODEL
+from vllm.shapes.bodies import LONG, NO_TOKENS, OVERLONG
 from vllm.shapes.both import Both, Case, named
 
 PATH = "/v1/completions"
-LONGER_THAN_ANY_LIMIT = " ".join(f"word{number}" for number in range(20))
-NO_TOKENS = "the stub's tokens are words and have no ids"
 EVERY_KIND = "pydantic goes through every kind of prompt"
 
 
-def prompt(text: Any = LONGER_THAN_ANY_LIMIT, **fields: Any) -> dict[str, Any]:
+def prompt(text: Any = LONG, **fields: Any) -> dict[str, Any]:
     """A request whose answer is cut after four tokens, unless fields say otherwise."""
     body = {"model": MODEL, "prompt": text, "max_tokens": 4}
     return {name: value for name, value in (body | fields).items() if value is not None}
@@ -29,7 +28,7 @@ CASES: dict[str, Case] = {
         meant={"choices[].stop_reason": NO_TOKENS, "choices[].finish_reason": NO_TOKENS},
     ),
     "two answers": Case(prompt(n=2)),
-    "two prompts": Case(prompt([LONGER_THAN_ANY_LIMIT, LONGER_THAN_ANY_LIMIT + " more"])),
+    "two prompts": Case(prompt([LONG, LONG + " more"])),
     "token ids": Case(prompt([5, 6, 7, 8, 9])),
     "two prompts of token ids": Case(prompt([[5, 6, 7, 8, 9], [6, 7, 8, 9, 10]])),
     "echo": Case(prompt(echo=True)),
@@ -62,7 +61,7 @@ ERRORS: dict[str, Case] = {
     "max_tokens as a text": Case(prompt(max_tokens="eight")),
     "max_tokens below nothing": Case(prompt(max_tokens=-1)),
     "more tokens than the model can hold": Case(prompt(max_tokens=5000)),
-    "a longer prompt than the model can hold": Case(prompt("word " * 1100)),
+    "a longer prompt than the model can hold": Case(prompt(OVERLONG)),
     "more logprobs than allowed": Case(prompt(logprobs=100)),
     "a model that isn't served": Case(prompt(model="other")),
     "malformed JSON": Case(b'{"model": '),

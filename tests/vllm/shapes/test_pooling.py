@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from vllm.flags import EMBEDDING_MODEL, KEY
+from vllm.shapes.bodies import OVERLONG
 from vllm.shapes.both import Both, Case
 
 EVERY_KIND = {"error.message": "pydantic goes through every kind of request that the path takes"}
@@ -55,7 +56,7 @@ ERRORS: dict[str, Case] = {
     "an input of another type": Case(body(input=3), EMBEDDINGS, meant=EVERY_KIND),
     "an unknown encoding": Case(body(input="one", encoding_format="hex"), EMBEDDINGS, meant=EVERY_KIND),
     "dimensions as a text": Case(body(input="one", dimensions="four"), EMBEDDINGS, meant=EVERY_KIND),
-    "a longer text than the model can hold": Case(body(input="word " * 1100), EMBEDDINGS),
+    "a longer text than the model can hold": Case(body(input=OVERLONG), EMBEDDINGS),
     "a model that isn't served": Case(body(input="one", model="other"), EMBEDDINGS),
     "malformed JSON": Case(b'{"model": ', EMBEDDINGS),
     "one text to score": Case(body(text_1="one"), SCORE, meant=EVERY_KIND),

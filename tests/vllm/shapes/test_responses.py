@@ -5,16 +5,15 @@ from typing import Any
 import pytest
 
 from vllm.flags import FEW_SPACES, MODEL
+from vllm.shapes.bodies import FORMAT, LONG, OVERLONG, one_call
 from vllm.shapes.both import Both, Case, named
-from vllm.shapes.test_chat import FORMAT, one_call
 
 PATH = "/v1/responses"
-LONGER_THAN_ANY_LIMIT = " ".join(f"word{number}" for number in range(20))
 EVERY_KIND = "pydantic goes through every kind of item in the SDK's words"
 TOOLS = [{"type": "function", "name": "set_unit", "description": "Sets it.", "parameters": FORMAT, "strict": True}]
 
 
-def asked(input_: Any = LONGER_THAN_ANY_LIMIT, **fields: Any) -> dict[str, Any]:
+def asked(input_: Any = LONG, **fields: Any) -> dict[str, Any]:
     """A request whose answer is cut after four tokens, unless fields say otherwise."""
     body = {"model": MODEL, "input": input_, "max_output_tokens": 4}
     return {name: value for name, value in (body | fields).items() if value is not None}
@@ -28,7 +27,7 @@ CASES: dict[str, Case] = {
     "a list of messages": Case(
         asked([
             {"role": "system", "content": "be brief"},
-            {"role": "user", "content": [{"type": "input_text", "text": LONGER_THAN_ANY_LIMIT}]},
+            {"role": "user", "content": [{"type": "input_text", "text": LONG}]},
         ])
     ),
     "instructions": Case(asked(instructions="be brief")),
@@ -67,7 +66,7 @@ ERRORS: dict[str, Case] = {
     "a list of other things": Case(asked([1]), meant={"error.message": EVERY_KIND}),
     "max_output_tokens as a text": Case(asked(max_output_tokens="eight")),
     "max_output_tokens of nothing": Case(asked(max_output_tokens=0)),
-    "a longer input than the model can hold": Case(asked("word " * 1100)),
+    "a longer input than the model can hold": Case(asked(OVERLONG)),
     "an earlier response": Case(asked(previous_response_id="resp_1")),
     "in the background": Case(asked(background=True)),
     "a model that isn't served": Case(asked(model="other")),
