@@ -7,14 +7,17 @@ descriptions and not in the CRD: a defaulted field makes GitOps tools see a diff
 import re
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_validator
+from pydantic import Field, StrictBool, StringConstraints, model_validator
 
 from batchwright.api import rules
 from batchwright.api.duration import Duration
 from batchwright.api.model import Model
 from batchwright.api.names import ERRORS_OBJECT, RESULTS_OBJECT, RETRY_OBJECT
+from batchwright.api.references import ConfigMapKeyReference, DNSName, SecretKeyReference, SecretReference
+from batchwright.api.running import Requests, Sharding
+from batchwright.api.worker_pods import Worker
 
 LARGEST_LIMIT = 2**53 - 1
 """Every reader of JSON takes a number of this size as it is."""
@@ -22,15 +25,9 @@ LARGEST_LIMIT = 2**53 - 1
 MAX_SHARDS = 10_000
 """More shards than this make no job faster, and the plan record long."""
 
-DNSName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=rules.DNS_NAME_PATTERN)]
-ObjectKey = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
 FileName = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=rules.FILE_NAME_PATTERN)]
 HTTPURL = Annotated[str, StringConstraints(max_length=2048, pattern=rules.HTTP_URL_PATTERN)]
 HeaderValue = Annotated[str, StringConstraints(max_length=1024, pattern=rules.HEADER_VALUE_PATTERN)]
-LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=rules.LABEL_VALUE_PATTERN)]
-AnnotationValue = Annotated[str, StringConstraints(max_length=16_384)]
-PreservedObject = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
-PreservedObjects = Annotated[list[PreservedObject], Field(max_length=64)]
 
 
 class Endpoint(StrEnum):
@@ -42,26 +39,6 @@ class Endpoint(StrEnum):
     RESPONSES = "/v1/responses"
     SCORE = "/v1/score"
     RERANK = "/v1/rerank"
-
-
-class SecretReference(Model):
-    """A Secret of the BatchJob's namespace."""
-
-    name: DNSName = Field(description="Name of the Secret, in the namespace of the BatchJob.")
-
-
-class SecretKeyReference(Model):
-    """One key of a Secret of the BatchJob's namespace."""
-
-    name: DNSName = Field(description="Name of the Secret, in the namespace of the BatchJob.")
-    key: ObjectKey | None = Field(None, description="Key of the Secret that holds the value. Default: api-key.")
-
-
-class ConfigMapKeyReference(Model):
-    """One key of a ConfigMap of the BatchJob's namespace."""
-
-    name: DNSName = Field(description="Name of the ConfigMap, in the namespace of the BatchJob.")
-    key: ObjectKey | None = Field(None, description="Key of the ConfigMap that holds PEM text. Default: ca.crt.")
 
 
 class ServerSideEncryption(Model):
@@ -242,115 +219,6 @@ class Server(Model):
             if not re.fullmatch(rules.HEADER_NAME_PATTERN, name):
                 raise ValueError(f"{name[:64]!r} can't be sent: {rules.HEADER_NAMES.message}")
         return self
-
-
-class Sharding(Model):
-    """How the input is split."""
-
-    lines_per_shard: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = Field(
-        None,
-        description="Lines of a shard, the unit of commit. Default: the number nearest to 1,000 within 500"
-        " to 2,000 that"
-        " makes the number of shards a multiple of parallelism. Can't be changed.",
-    )
-    parallelism: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = Field(
-        None, description="Worker pods at once. Default: 8, or the number of shards where that is less."
-    )
-
-
-class Requests(Model):
-    """How requests are sent to the model server."""
-
-    timeout: Duration | None = Field(
-        None,
-        description="Time that one try of a request may take, a Go duration such as 90s, 3m or 1.5h, at least 1ms."
-        " Default: 3m.",
-        json_schema_extra={"x-kubernetes-validations": [rules.TIMEOUT.schema()]},
-    )
-    retries: Annotated[int, Field(strict=True, ge=0, le=100)] | None = Field(
-        None,
-        description="Tries after the first one of a request that failed. Default: 3, so at most four tries.",
-    )
-    max_concurrency: Annotated[int, Field(strict=True, ge=1, le=4096)] | None = Field(
-        None, description="Requests in flight at once, at most, for each worker. Default: 64."
-    )
-    concurrency: Literal["Adaptive", "Fixed"] | None = Field(
-        None,
-        description="Adaptive: a worker finds by itself how many requests in flight keep the server full, up to"
-        " maxConcurrency, and gives way to other users of the server. Fixed: always maxConcurrency. Default: Adaptive.",
-    )
-    priority: Annotated[int, Field(strict=True, ge=-(2**31), le=2**31 - 1)] | None = Field(
-        None,
-        description="Sent to vLLM as X-Vllm-Priority: a lower number is served first. Counts only where the server runs"
-        " with --scheduling-policy priority. Default: not sent.",
-    )
-    max_failures: StrictInt | Annotated[str, StringConstraints(max_length=4)] | None = Field(
-        None,
-        description='Failed requests that are allowed, a number or a part of all such as "5%". With one more the'
-        " BatchJob stops early and fails (TooManyFailures), and what is finished is published. Default: it never stops"
-        " early.",
-        json_schema_extra={
-            "x-kubernetes-int-or-string": True,
-            "maxLength": 4,
-            "x-kubernetes-validations": [rules.MAX_FAILURES.schema()],
-        },
-    )
-
-    @model_validator(mode="after")
-    def _values(self) -> Self:
-        if self.timeout is not None and self.timeout < timedelta(milliseconds=1):
-            raise ValueError(rules.TIMEOUT.message)
-        if isinstance(self.max_failures, str) and not re.fullmatch(rules.PERCENTAGE_PATTERN, self.max_failures):
-            raise ValueError(rules.MAX_FAILURES.message)
-        if isinstance(self.max_failures, int) and self.max_failures < 0:
-            raise ValueError(rules.MAX_FAILURES.message)
-        return self
-
-
-class Worker(Model):
-    """The worker pods, as far as a user may shape them."""
-
-    image: Annotated[str, StringConstraints(min_length=1, max_length=512)] | None = Field(
-        None, description="Image of the workers. Default: the operator's setting, of its own version."
-    )
-    resources: PreservedObject | None = Field(
-        None,
-        description="Requests and limits of a worker, as in a container. What is given here replaces the default of the"
-        " same name. Default: requests cpu 250m, memory 256Mi, ephemeral-storage 1Gi; limits memory 512Mi,"
-        " ephemeral-storage 4Gi.",
-    )
-    node_selector: Annotated[dict[str, LabelValue], Field(max_length=64)] | None = Field(
-        None, description="Labels that a worker's node must have. Default: none."
-    )
-    tolerations: PreservedObjects | None = Field(None, description="Taints that workers tolerate. Default: none.")
-    affinity: PreservedObject | None = Field(None, description="Affinity of workers, as in a pod. Default: none.")
-    priority_class_name: DNSName | None = Field(None, description="Priority class of workers. Default: the cluster's.")
-    service_account_name: DNSName | None = Field(
-        None,
-        description="Service account of workers, in the namespace of the BatchJob, for access to storage by"
-        " web identity."
-        " Workers get no token for the Kubernetes API. Default: default.",
-    )
-    image_pull_secrets: Annotated[list[SecretReference], Field(max_length=16)] | None = Field(
-        None,
-        description="Secrets that the worker image is pulled with. Default: those of the service account.",
-    )
-    volumes: PreservedObjects | None = Field(
-        None,
-        description="Volumes for file:// URIs, as in a pod. hostPath needs the operator's permission. Default: none.",
-    )
-    volume_mounts: PreservedObjects | None = Field(
-        None, description="Where the volumes are mounted, as in a container. Default: none."
-    )
-    env: PreservedObjects | None = Field(
-        None, description="Environment variables, as in a container, such as HTTPS_PROXY. Default: none."
-    )
-    labels: Annotated[dict[str, LabelValue], Field(max_length=32)] | None = Field(
-        None, description="Labels added to worker pods. Default: none."
-    )
-    annotations: Annotated[dict[str, AnnotationValue], Field(max_length=32)] | None = Field(
-        None, description="Annotations added to worker pods. Default: none."
-    )
 
 
 MetadataValue = Annotated[str, StringConstraints(max_length=512)]

@@ -10,9 +10,11 @@ import yaml
 from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from batchwright.api import rules
-from batchwright.api.batchjob import Requests, Server, Sharding, Storage, Worker
+from batchwright.api.batchjob import Server, Storage
 from batchwright.api.duration import Duration
 from batchwright.api.model import Model
+from batchwright.api.running import Requests, Sharding
+from batchwright.api.worker_pods import Worker
 from batchwright.gateway.path_patterns import TENANT, can_meet, segments
 from batchwright.gateway.records.idempotency_record import KEPT
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchwright.api import defaults, names
-from batchwright.api.batchjob import BatchJobSpec, Worker
+from batchwright.api.batchjob import BatchJobSpec
+from batchwright.api.worker_pods import Worker
 from batchwright.controller.core import volumes
 from batchwright.controller.core.observed import Stage
 from batchwright.controller.core.resources import worker_resources

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from batchwright.api import defaults, names
-from batchwright.api.batchjob import BatchJobSpec, ConfigMapKeyReference, Storage
+from batchwright.api.batchjob import BatchJobSpec, Storage
+from batchwright.api.references import ConfigMapKeyReference
 
 ACCESS_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 SESSION_TOKEN = "AWS_SESSION_TOKEN"  # noqa: S105
