@@ -60,13 +60,11 @@ NODES = tuple(Node(number) for number in range(1, MAXIMUM_NODES + 1))
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The folders of a cluster: what outlives a restart (`state`), what does not (`runtime`), what is for pods."""
+    """The folders of a cluster: what outlives a restart (`state`) and what does not (`runtime`)."""
 
     state: Path = field(default_factory=state_directory)
     # Unix sockets lie here, since their paths may have at most 107 bytes.
     runtime: Path = Path("/run/batchwright")
-    # What pods mount by hostPath: a fixed path, since manifests name it.
-    node_files: Path = Path("/opt/batchwright")
 
     @property
     def pki(self) -> Path:

@@ -84,7 +84,7 @@ def down(layout: Layout, checkout: Checkout) -> None:
         if busy:
             raise ClusterError(f"the control group {busy[0]} is still in use")
         network.remove()
-        for folder in (layout.state, layout.runtime, layout.node_files):
+        for folder in (layout.state, layout.runtime):
             mounts.unmount_below(folder)
             shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # other things may be in it

@@ -40,7 +40,7 @@ def up(installation: Installation, layout: Layout) -> None:
     archives = image_builder.build([IMAGE])
     if not machine_cluster.load_images(archives, layout):
         raise ClusterError("no cluster is up: make cluster-up")
-    put_links(node_links(installation), layout.node_files / "vllm")
+    put_links(node_links(installation), _node_folder(layout))
     with tempfile.TemporaryDirectory(prefix="batchwright-vllm-") as name:
         folder = Path(name).resolve()
         made_of = digest(str(installation.folder), *map(str, archives.values()))
@@ -59,7 +59,7 @@ def down(layout: Layout) -> None:
     if layout.state.is_dir():
         options = ("--ignore-not-found", "--wait", "--request-timeout=0")
         _kubectl(layout, "delete", "namespace", NAMESPACE, *options, seconds=320)
-    shutil.rmtree(layout.node_files / "vllm", ignore_errors=True)
+    shutil.rmtree(_node_folder(layout), ignore_errors=True)
 
 
 def node_links(installation: Installation) -> dict[str, Path]:
@@ -109,6 +109,11 @@ def _require(layout: Layout) -> None:
         raise ClusterError(
             f"the image has Python {needed}, and vLLM is installed for another: make PYTHON=python{needed}"
         )
+
+
+def _node_folder(layout: Layout) -> Path:
+    """Where every node finds the installation, under a path that manifests can name. It goes with the cluster."""
+    return layout.runtime / "vllm"
 
 
 def _wait(layout: Layout, name: str) -> None:
