@@ -70,6 +70,10 @@ _RETRIED: Final = {
 
 _OVERLOAD: Final = frozenset({408, 429, 503, 504})
 _NOT_FOUND: Final = 404
+_SERVER_ERROR: Final = 500
+_SHUTTING_DOWN: Final = "cannot schedule new futures after"
+"""How the error begins that vLLM (seen in 0.32) answers to all that comes while it shuts down and lets what it has end.
+The words are those of Python's thread pool, which vLLM ends first. What it had is answered meanwhile."""
 
 
 class Answered(Struct, frozen=True):
@@ -145,6 +149,8 @@ def _judge_refusal(answer: Answer, server_request_id: str, now: datetime) -> Ans
     answered = Answered(answer.status, server_request_id, body, Reading(Usage(), ()))
     if answer.status == _NOT_FOUND and _names_the_model(body):
         return Retry(Kind.MODEL_MISSING, answered)
+    if answer.status == _SERVER_ERROR and _is_shutting_down(body):
+        return Retry(Kind.UNAVAILABLE, answered)
     kind = _RETRIED.get(answer.status)
     if kind is None:
         return answered
@@ -168,6 +174,10 @@ class _Told(Struct):
     type: object = None
     message: object = None
 
+    @property
+    def text(self) -> str:
+        return self.message if isinstance(self.message, str) else ""
+
 
 class _Envelope(_Told):
     error: _Told | None = None
@@ -178,15 +188,24 @@ def _names_the_model(body: bytes) -> bool:
 
     vLLM names the parameter, OpenAI has a code; older vLLMs have an error without an envelope, and no parameter.
     """
+    error = _read_error(body)
+    if error.param == "model" or error.code == "model_not_found":
+        return True
+    return error.type == "NotFoundError" and error.text.startswith("The model ") and "does not exist" in error.text
+
+
+def _is_shutting_down(body: bytes) -> bool:
+    """Whether the body of a 500 says that the server takes no more requests, whatever is in them."""
+    return _read_error(body).text.startswith(_SHUTTING_DOWN)
+
+
+def _read_error(body: bytes) -> _Told:
+    """What a body tells of an error; nothing where it is none."""
     try:
         read = msgspec.json.decode(body, type=_Envelope)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    error = read.error or read
-    if error.param == "model" or error.code == "model_not_found":
-        return True
-    text = error.message if isinstance(error.message, str) else ""
-    return error.type == "NotFoundError" and text.startswith("The model ") and "does not exist" in text
+        return _Told()
+    return read.error or read
 
 
 def retry_after(value: str | None, now: datetime) -> float | None:

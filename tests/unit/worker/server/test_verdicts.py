@@ -42,6 +42,11 @@ def finished_by(reason: str) -> bytes:
 
 
 MODEL_GONE = b'{"error":{"message":"The model `m` does not exist.","type":"NotFoundError","param":"model","code":404}}'
+SHUTTING_DOWN = (
+    b'{"error":{"message":"cannot schedule new futures after shutdown","type":"InternalServerError","param":null,'
+    b'"code":500}}'
+)
+"""Of vLLM 0.32, while what it has in flight ends."""
 FINAL = None
 """No other try."""
 
@@ -52,6 +57,7 @@ FINAL = None
         # the server is away or has no room: never charged
         (ConnectFailed("refused"), Kind.UNAVAILABLE),
         (Answer(503, {}, REFUSAL), Kind.UNAVAILABLE),
+        (Answer(500, {}, SHUTTING_DOWN), Kind.UNAVAILABLE),
         # the connection broke, or the answer was cut short
         (ConnectionLost("broke"), Kind.BROKEN_OFF),
         (Answer(200, {}, finished_by('"abort"')), Kind.BROKEN_OFF),
@@ -117,6 +123,7 @@ def test_any_other_404_is_the_last_word(body: bytes) -> None:
         (Answer(504, {}, b""), True),
         (AnswerTimeout("late"), True),
         (Answer(500, {}, b""), False),
+        (Answer(500, {}, SHUTTING_DOWN), False),
         (ConnectionLost("broke"), False),
     ],
 )
