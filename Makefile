@@ -154,7 +154,7 @@ test-nodes: env ## A node that is lost in mid-run, on a cluster of two; four min
 	@$(ON_TEST_CLUSTER) $(BIN)/pytest tests/e2e -m nodes $(ARGS)
 
 .PHONY: test-scale
-test-scale: env ## A million lines run, 20 million planned, a minute of 429: 20 minutes, 3 GB of disk, nginx; not part of `test`
+test-scale: env ## A million lines run, 20 million planned, 150,000 by path, a minute of 429: half an hour, 3 GB of disk, nginx; not part of `test`
 	@$(BIN)/pytest tests/scale $(ARGS)
 
 # Everything that must not be lost with the second node is deployed before that is opened.

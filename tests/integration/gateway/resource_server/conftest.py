@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from fixtures.path_routes import VOLUME, World, world_with
+from fixtures.path_volume import settings, volume
+
+__all__ = ["busy_world", "settings", "volume", "world"]
 
 
 @pytest.fixture

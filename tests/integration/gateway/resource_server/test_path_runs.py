@@ -1,9 +1,7 @@
 """Path-based batches from the request to the files, with real workers on a volume. 150,000 lines: tests/scale."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,55 +9,12 @@ from batchwright.api.reports import FailureReport
 from batchwright.worker.failures import StageFailed
 from fixtures.gateway import BOB
 from fixtures.made_batchjobs import job_of, run_batchjob
-from fixtures.path_routes import BATCHES, World, world_with
-from fixtures.worker import MODEL, JobUnderTest, chat_line, chat_lines, ids, jsonl, parsed
-from stub.harness import StubProcess
+from fixtures.path_routes import BATCHES
+from fixtures.path_volume import Volume
+from fixtures.worker import MODEL, chat_line, chat_lines, ids, jsonl, parsed
 
 MIB = 1 << 20
 BODY_BYTES = 10_000_000
-
-
-class Volume:
-    """A shared volume, the gateway whose tenants have parts of it, and a model server."""
-
-    def __init__(self, world: World, root: Path, stub: StubProcess) -> None:
-        self.world = world
-        self.root = root
-        self.stub = stub
-
-    def create(self, lines: list[dict[str, Any]], name: str = "in.jsonl") -> str:
-        """A batch of an input in the tenant's part."""
-        path = self.root / "tenants/team-a" / name
-        path.write_bytes(jsonl(lines))
-        return self.world.create(model=MODEL, input_file=str(path))
-
-    def job(self, batch_id: str) -> JobUnderTest:
-        """Its BatchJob, for workers."""
-        return job_of(self.world.batchjob(batch_id), self.root.parent / batch_id, self.stub.url)
-
-    def result(self, batch_id: str) -> Any:
-        return self.world.get(f"{BATCHES}/{batch_id}/result").json()
-
-    def delete_batchjob(self, batch_id: str) -> None:
-        """As a person does, before anybody asked for the batch's end."""
-        del self.world.api.objects[self.world.batchjob_path(batch_id)]
-
-
-@pytest.fixture
-def settings() -> dict[str, Any]:
-    """Beside the volume."""
-    return {}
-
-
-@pytest.fixture
-def volume(tmp_path: Path, stub: StubProcess, settings: dict[str, Any]) -> Iterator[Volume]:
-    stub.switch(delay="0")
-    root = tmp_path / "data"
-    for tenant in ("team-a", "team-b"):
-        (root / "tenants" / tenant).mkdir(parents=True)
-    shared = {"claimName": "data", "mountPath": str(root)}
-    with world_with(tmp_path, sharedVolume=shared, **settings) as world:
-        yield Volume(world, root, stub)
 
 
 def test_a_run_of_5000_lines_leaves_its_files_where_the_result_says(volume: Volume) -> None:
