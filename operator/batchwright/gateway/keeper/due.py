@@ -71,10 +71,14 @@ class Schedule(Generic[R]):
                     known = _Known(stored.etag, self._when(stored.record))
                 except (ValueError, OverflowError):
                     # Of another version of the gateway, or damaged. The others have their turn all the same.
-                    logger.exception("the record %s of %s can't be read", entry.identity, entry.namespace)
+                    logger.exception("the record %s of %s can't be read", *reversed(place))
                     continue
             self._known[place] = known
             if known.due is not None and known.due <= now:
-                stored = stored or self._read(*place)
+                try:
+                    stored = stored or self._read(*place)
+                except ValueError:  # damaged since it was listed
+                    logger.exception("the record %s of %s can't be read", *reversed(place))
+                    continue
                 if stored is not None:
                     yield stored

@@ -98,6 +98,19 @@ class TestDamaged:
         due = Schedule(batches.get, lambda _: ALWAYS).due(batches.entries(), NOW)
         assert [stored.record.id for stored in due] == sorted([first.id, last.id])
 
+    def test_the_keeper_goes_on_where_one_is_damaged_at_the_moment(
+        self, store: FileStore, batches: RecordStore[BatchRecord]
+    ) -> None:
+        first, second = batch_of(1), batch_of(2)
+        for whole in (first, second):
+            batches.create("team-a", whole.id, whole)
+        schedule = Schedule(batches.get, lambda _: ALWAYS)
+        listed = list(batches.entries())
+        assert len(list(schedule.due(listed, NOW))) == 2
+        store.write(f"{PREFIX}team-a/{second.id}.json", b"")
+
+        assert [stored.record.id for stored in schedule.due(listed, NOW)] == [first.id]
+
     def test_one_that_was_restored_is_listed_again(self, store: FileStore, batches: RecordStore[BatchRecord]) -> None:
         key = f"{PREFIX}team-a/{batch_of(1).id}.json"
         store.write(key, b"")
