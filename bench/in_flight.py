@@ -1,6 +1,7 @@
 """Throughput by requests in flight, of a bare client and of workers that share them, on a real vLLM.
 
     python bench/in_flight.py [--in-flight N ...] [--workers N ...] [--lines N] [--rounds R]
+    python bench/in_flight.py --url http://127.0.0.1:8000 --input requests.jsonl    # a server and lines of one's own
 
 What counts for the server is the product of spec.sharding.parallelism and spec.requests.maxConcurrency: this shows it
 beside the knee of the bare client. Rates are those of the middle of each turn, by the server's own count, so neither
@@ -8,15 +9,17 @@ the start of processes nor the last requests are in them. See bench/README.md.
 """
 
 import argparse
+import json
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from statistics import median
 
 from bare_client import measure_bare
 from chat_lines import write_chats
-from engine_watch import Steady, watched
-from servers.vllm import FLAGS, MODEL, vllm_or
+from engine_watch import Steady, read_text, watched
+from servers.vllm import FLAGS, vllm_or
 from worker_processes import Work, open_work, run_workers
 
 MAX_TOKENS = 8
@@ -48,6 +51,18 @@ def run_batch_workers(url: str, folder: Path, lines: int, workers: int, in_fligh
     return watch.steady(lines)
 
 
+def write_input(path: Path, source: Path | None, lines: int, url: str) -> int:
+    """Write the first lines of the source, or short chats for the server's model; tells how many there are."""
+    if source is None:
+        model = json.loads(read_text(f"{url}/v1/models"))["data"][0]["id"]
+        write_chats(path, lines, model=model, max_tokens=MAX_TOKENS)
+        return lines
+    with source.open("rb") as file:
+        chosen = list(islice(file, lines))
+    path.write_bytes(b"".join(chosen))
+    return len(chosen)
+
+
 def show(turns: Turns) -> None:
     columns = sorted({workers for _, workers in turns})
     print(f"\n| in flight | {' | '.join(map(heading, columns))} |")
@@ -73,6 +88,7 @@ def cell(turns: Sequence[Steady], in_flight: int, workers: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", help="of a vLLM that runs and has nothing else to do; else one is started")
+    parser.add_argument("--input", type=Path, help="whose first lines are sent, in place of short chats")
     parser.add_argument("--in-flight", type=int, nargs="+", default=[8, 32, 64, 128, 256, 512])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--lines", type=int, default=3000, help="of a turn (%(default)s)")
@@ -82,14 +98,14 @@ def main() -> None:
     turns: dict[tuple[int, int], list[Steady]] = {pair: [] for pair in pairs}
     with tempfile.TemporaryDirectory(prefix="bench-in-flight-") as name, vllm_or(options.url, *FLAGS) as url:
         folder = Path(name)
-        write_chats(folder / "input.jsonl", options.lines, model=MODEL, max_tokens=MAX_TOKENS)
-        send_bare(url, folder, options.lines, max(options.in_flight))  # warms the server up
+        lines = write_input(folder / "input.jsonl", options.input, options.lines, url)
+        send_bare(url, folder, lines, max(options.in_flight))  # warms the server up
         for number in range(options.rounds):
             for in_flight, workers in pairs[:: -1 if number % 2 else 1]:
                 if workers == BARE:
-                    turn = send_bare(url, folder, options.lines, in_flight)
+                    turn = send_bare(url, folder, lines, in_flight)
                 else:
-                    turn = run_batch_workers(url, folder, options.lines, workers, in_flight)
+                    turn = run_batch_workers(url, folder, lines, workers, in_flight)
                 turns[in_flight, workers].append(turn)
                 print(f"round {number + 1}, {in_flight} in flight, {heading(workers)}: {turn}", flush=True)
     show(turns)
