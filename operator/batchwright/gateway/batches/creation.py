@@ -13,10 +13,9 @@ import msgspec
 from batchwright.api.batchjob import Endpoint, Server
 from batchwright.api.duration import parse_duration
 from batchwright.gateway import errors, ids
-from batchwright.gateway.batches import idempotency
 from batchwright.gateway.batches.batchjob import spec_of
-from batchwright.gateway.batches.current import current
-from batchwright.gateway.batches.making import make_batch, missing_input
+from batchwright.gateway.batches.making import missing_input
+from batchwright.gateway.batches.once import make_once
 from batchwright.gateway.batches.rendering import failed_state
 from batchwright.gateway.batches.schema import CreateBatch
 from batchwright.gateway.context import Gateway
@@ -36,7 +35,6 @@ from batchwright.gateway.settings import Settings
 
 DEFAULT_WINDOW: Final = "24h"
 _ENDPOINTS: Final = tuple(endpoint.value for endpoint in Endpoint)
-_ACCEPTED: Final = BatchState("validating")
 
 
 class _Refused(Exception):  # noqa: N818
@@ -64,23 +62,7 @@ def create_batch(
         raise errors.not_one_of("endpoint", request.endpoint, _ENDPOINTS)
     asked = request.model_dump() | {"completion_window": window}
     making = _Making(gateway, principal, namespace, request, window)
-    if key is None:
-        return make_batch(gateway, making.record(ids.new_batch_id(gateway.clock()))), _ACCEPTED
-    idempotency.check_key(key)
-    return _once(making, key, idempotency.digest_of(asked))
-
-
-def _once(making: "_Making", key: str, digest: str) -> tuple[BatchRecord, BatchState]:
-    gateway, namespace = making.gateway, making.namespace
-    known = idempotency.known_batch(gateway, namespace, key, digest)
-    if known is not None and (found := gateway.batches.get(namespace, known)) is not None:
-        stored, state = current(gateway, found)
-        return stored.record, state
-    # Everything that may be refused is looked at before the key is taken.
-    record = making.record(known or ids.new_batch_id(gateway.clock()))
-    if known is None and (first := idempotency.claim(gateway, namespace, key, digest, record.id)) != record.id:
-        record = making.record(first)
-    return make_batch(gateway, record), _ACCEPTED
+    return make_once(gateway, namespace, key, asked, making.record)
 
 
 @dataclass(frozen=True, slots=True)

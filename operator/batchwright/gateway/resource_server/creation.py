@@ -1,5 +1,6 @@
 """Making a path-based batch: from what the client asked for to a record, from which its BatchJob is made."""
 
+from functools import partial
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -9,12 +10,12 @@ from batchwright.api.duration import parse_duration
 from batchwright.gateway import ids
 from batchwright.gateway.batches.batchjob import spec_of
 from batchwright.gateway.batches.creation import completion_window
-from batchwright.gateway.batches.making import make_batch
+from batchwright.gateway.batches.once import make_once
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.http.dependencies import namespace_of
 from batchwright.gateway.models.choosing import Choice, choose
 from batchwright.gateway.principal import Principal
-from batchwright.gateway.records.batch_record import PATHS, BatchRecord, PathRequest
+from batchwright.gateway.records.batch_record import PATHS, BatchRecord, BatchState, PathRequest
 from batchwright.gateway.resource_server.locations import LONGEST_URI, Place, input_place, output_place
 from batchwright.gateway.resource_server.naming import OutputNames, output_names
 
@@ -36,9 +37,11 @@ class CreateBatch(BaseModel):
 
 
 def create_batch(
-    gateway: Gateway, principal: Principal, asked: CreateBatch, *, cluster: str, framework: str
-) -> BatchRecord:
-    """Make a batch.
+    gateway: Gateway, principal: Principal, asked: CreateBatch, *, cluster: str, framework: str, key: str | None = None
+) -> tuple[BatchRecord, BatchState]:
+    """Make a batch, or find the one that the same request made before.
+
+    key: the client's Idempotency-Key; None where it sent none
 
     Raises:
         ApiError: 400 for a place that can't be used, an unknown cluster or framework, a model without batches; 404 for
@@ -48,17 +51,25 @@ def create_batch(
     choice = choose(gateway, model=asked.model, endpoint=None, cluster=cluster, framework=framework)
     source = input_place(gateway.settings, namespace, asked.input_file)
     folder = output_place(gateway.settings, namespace, asked.output_folder_path)
-    record = _record(
-        gateway, namespace, user=principal.user, model=asked.model, choice=choice, source=source, folder=folder
+    record_of = partial(
+        _record, gateway, namespace, user=principal.user, model=asked.model, choice=choice, source=source, folder=folder
     )
-    return make_batch(gateway, record)
+    place = {"face": PATHS, "cluster": cluster, "framework": framework}
+    return make_once(gateway, namespace, key, asked.model_dump() | place, record_of)
 
 
 def _record(
-    gateway: Gateway, namespace: str, *, user: str, model: str, choice: Choice, source: Place, folder: Place
+    gateway: Gateway,
+    namespace: str,
+    batch_id: str,
+    *,
+    user: str,
+    model: str,
+    choice: Choice,
+    source: Place,
+    folder: Place,
 ) -> BatchRecord:
-    now, window = gateway.clock(), completion_window(gateway.settings)
-    batch_id = ids.new_batch_id(now)
+    now, window = ids.created_at(batch_id), completion_window(gateway.settings)
     names = output_names(source.shown, model, batch_id, now)
     # What its lines say, but for a server that takes one endpoint alone.
     endpoint = choice.endpoints[0].value if len(choice.endpoints) == 1 else None

@@ -3,18 +3,19 @@
 from http import HTTPStatus
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 
 from batchwright.gateway.batches.cancelling import cancel
 from batchwright.gateway.batches.current import current
 from batchwright.gateway.batches.finding import find_batch
+from batchwright.gateway.batches.idempotency import HEADER
 from batchwright.gateway.batches.listing import list_batches
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
 from batchwright.gateway.http.dependencies import authenticated, note_batch
 from batchwright.gateway.http.json_body import documented, json_body
 from batchwright.gateway.principal import Principal
-from batchwright.gateway.records.batch_record import PATHS, BatchState
+from batchwright.gateway.records.batch_record import PATHS
 from batchwright.gateway.resource_server import rendering
 from batchwright.gateway.resource_server.creation import CreateBatch, create_batch
 from batchwright.gateway.resource_server.rendering import BatchResult, CreatedBatch, ListedBatch, PathStatus
@@ -40,12 +41,17 @@ def router(gateway: Gateway) -> APIRouter:
         cluster: str,
         framework: str,
         request: Request,
+        *,
         principal: Annotated[Principal, may_create],
         asked: Annotated[CreateBatch, Depends(json_body(CreateBatch))],
+        key: Annotated[
+            str | None,
+            Header(alias=HEADER, description="The same key and request again give the same batch, for 24 hours."),
+        ] = None,
     ) -> CreatedBatch:
-        record = create_batch(gateway, principal, asked, cluster=cluster, framework=framework)
+        record, state = create_batch(gateway, principal, asked, cluster=cluster, framework=framework, key=key)
         note_batch(request, record.id)
-        return rendering.created(record, BatchState("validating"))
+        return rendering.created(record, state)
 
     @routes.get("/v1/batches/", include_in_schema=False)
     @routes.get("/v1/batches", summary="List batches, the newest first")
