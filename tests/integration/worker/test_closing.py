@@ -1,39 +1,45 @@
 """A closing merge publishes what a stopped run has left: each request once, in input order, with exact counts."""
 
-import itertools
 import signal
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from batchwright.api.conditions import Reason
 from batchwright.api.exit_codes import ExitCode
-from batchwright.api.reports import FailureReport, MergeReport, PlanReport, Progress
+from batchwright.api.reports import FailureReport, MergeReport
 from batchwright.api.undone import UNDONE_MESSAGES, Undone
-from batchwright.batchfile.layout import WorkLayout
 from batchwright.batchfile.plan_record import encode_record
-from batchwright.batchfile.result_line import failure_line, request_id_of, result_line
 from batchwright.batchfile.shard_record import OpeningRecord
 from batchwright.storage import patience as storage_patience
 from batchwright.storage.errors import AccessDenied
-from batchwright.storage.protocol import ObjectStore
 from batchwright.worker import closing as closing_module
 from batchwright.worker import merge as merge_module
-from batchwright.worker.failures import StageFailed, failure_of
-from batchwright.worker.merge import merge
+from batchwright.worker.failures import failure_of
 from batchwright.worker.merge_stage import merge_patiently
 from batchwright.worker.run.openings import MOST_KILLS
-from fixtures.fault_proxy import Answer, Before, FaultProxy, IgnoreConditions, LoseAnswer
+from fixtures.closing import (
+    CANCELLED,
+    LINES,
+    LINES_PER_SHARD,
+    MIB,
+    SHARDS,
+    close,
+    commit,
+    every_request_ended_once,
+    failure,
+    keep,
+    once,
+    small,
+    start_closing,
+    success,
+    work_of,
+)
+from fixtures.fault_proxy import Answer, FaultProxy, LoseAnswer
 from fixtures.s3 import S3Bucket
 from fixtures.worker import (
-    WAIT_SECONDS,
     JobUnderTest,
-    StageProcess,
     bucket_place,
     chat_line,
     chat_lines,
@@ -41,105 +47,6 @@ from fixtures.worker import (
     wait_until,
 )
 from stub.harness import StubProcess
-
-LINES = 20
-LINES_PER_SHARD = 4
-SHARDS = LINES // LINES_PER_SHARD
-CANCELLED = "batch_cancelled"
-MIB = 1 << 20
-
-
-@pytest.fixture(params=["folder", "bucket"])
-def either_job(job: JobUnderTest, request: pytest.FixtureRequest) -> JobUnderTest:
-    """On a volume, and in a bucket."""
-    if request.param == "bucket":
-        bucket = request.getfixturevalue("s3_bucket")
-        job = job.at(bucket_place(bucket, bucket.server.endpoint_url))
-    return small(job)
-
-
-@pytest.fixture
-def proxied_job(job: JobUnderTest, s3_bucket: S3Bucket, s3_proxy: FaultProxy) -> JobUnderTest:
-    """In a bucket behind the fault proxy."""
-    return small(job.at(bucket_place(s3_bucket, s3_proxy.endpoint_url)))
-
-
-@pytest.fixture
-def small_job(job: JobUnderTest) -> JobUnderTest:
-    """On a volume."""
-    return small(job)
-
-
-def small(job: JobUnderTest) -> JobUnderTest:
-    """Twenty requests in five shards."""
-    return job.quick_to_start().with_spec(sharding={"linesPerShard": LINES_PER_SHARD}).input(chat_lines(LINES))
-
-
-def close(
-    job: JobUnderTest,
-    planned: PlanReport,
-    undone: Undone = Undone.CANCELLED,
-    closed: Callable[[int, int], None] = lambda done, total: None,
-) -> MergeReport:
-    report = merge(job.stage(), fingerprint=planned.fingerprint, undone=undone, closed=closed)
-    assert isinstance(report, MergeReport)
-    return report
-
-
-def start_closing(job: JobUnderTest, planned: PlanReport, undone: str = CANCELLED, port: int = 0) -> StageProcess:
-    return job.start("merge", "--fingerprint", planned.fingerprint, "--port", str(port), "--undone", undone)
-
-
-def work_of(job: JobUnderTest, planned: PlanReport) -> tuple[ObjectStore, WorkLayout]:
-    stage = job.stage()
-    return stage.output_store, stage.layout.work(planned.fingerprint)
-
-
-def success(planned: PlanReport, number: int, text: str = "good") -> bytes:
-    """A line as a worker keeps it in a segment; `number` counts requests from 0."""
-    return result_line(
-        request_id=request_id_of(planned.fingerprint, number + 1),
-        custom_id=f"request-{number}",
-        status=200,
-        server_request_id="s",
-        body=b'{"text":"%s"}' % text.encode(),
-    )
-
-
-def failure(planned: PlanReport, number: int) -> bytes:
-    request_id = request_id_of(planned.fingerprint, number + 1)
-    return failure_line(request_id=request_id, custom_id=f"request-{number}", code="request_timeout", message="late")
-
-
-def keep(job: JobUnderTest, planned: PlanReport, *lines: bytes, shard: int = 0, attempt: str = "a") -> None:
-    """Leave a segment, as a worker does that leaves a shard unfinished."""
-    store, layout = work_of(job, planned)
-    store.write(layout.segment(shard, attempt, 0), b"".join(line + b"\n" for line in lines))
-
-
-def commit(job: JobUnderTest, planned: PlanReport, *shards: int) -> None:
-    """Leave only these shards committed, by a worker."""
-    store, layout = work_of(job, planned)
-    job.work(planned)
-    others = [number for number in range(planned.shards) if number not in shards]
-    store.delete([layout.record(number) for number in others])
-    store.delete([info.key for info in store.list(layout.shard_files) if layout.shard_of_file(info.key) in others])
-
-
-def every_request_ended_once(job: JobUnderTest, report: MergeReport, *, lines: int = LINES) -> None:
-    """Also: in input order, with exact counts, and what failed can be sent again."""
-    wanted = chat_lines(lines)
-    results = job.published("results.jsonl") if report.output else []
-    errors = job.published("errors.jsonl") if report.errors else []
-    retry = job.published("retry.jsonl") if report.retry else []
-    order = {custom_id: number for number, custom_id in enumerate(ids(wanted))}
-    assert sorted(ids(results) + ids(errors), key=order.__getitem__) == ids(wanted)
-    for published in (results, errors):
-        assert ids(published) == sorted(ids(published), key=order.__getitem__)
-    assert ids(retry) == ids(errors)
-    counts = report.request_counts
-    assert (counts.total, counts.completed, counts.failed) == (lines, len(results), len(errors))
-    assert sum(report.error_codes.values()) == len(errors)
 
 
 def test_a_worker_is_stopped_and_what_it_did_is_published(either_job: JobUnderTest, stub: StubProcess) -> None:
@@ -223,151 +130,6 @@ def test_blank_lines_are_passed_over_and_counted_in_line_numbers(small_job: JobU
     report = close(small_job, planned)
     every_request_ended_once(small_job, report)
     assert [line["id"].rpartition("_")[2] for line in small_job.published("errors.jsonl")[:3]] == ["2", "4", "6"]
-
-
-class TestAgain:
-    """It may be run again at any time, with the same result."""
-
-    def test_after_its_own_end(self, small_job: JobUnderTest) -> None:
-        planned = small_job.plan()
-        commit(small_job, planned, 2)
-        first = close(small_job, planned)
-        content = {name: small_job.published_bytes(name) for name in ("results.jsonl", "errors.jsonl", "retry.jsonl")}
-        for report in (close(small_job, planned), close(small_job, planned, Undone.EXPIRED), small_job.merge(planned)):
-            assert report == first
-        assert content == {name: small_job.published_bytes(name) for name in content}
-
-    @pytest.mark.parametrize(
-        ("stop", "moments"), [(StageProcess.kill, (1, 5, 9, 4, 2)), (StageProcess.terminate, (6,))]
-    )
-    def test_after_it_was_stopped_at_any_moment(
-        self,
-        proxied_job: JobUnderTest,
-        s3_proxy: FaultProxy,
-        stop: Callable[[StageProcess], None],
-        moments: tuple[int, ...],
-    ) -> None:
-        job = proxied_job
-        planned = job.plan()
-        commit(job, planned, 0)
-        keep(job, planned, success(planned, 5), failure(planned, 6), shard=1)
-        ended = []
-        for writes in moments:
-            with stopped_before(s3_proxy, writes) as reached:
-                process = start_closing(job, planned)
-                wait_until(
-                    lambda process=process, reached=reached: reached.is_set() or process.process.poll() is not None
-                )
-                if reached.is_set():
-                    stop(process)
-            ended.append(process.wait())
-        assert len({*ended} - {ExitCode.DONE}) == 1, "it was stopped in its midst"
-        report = start_closing(job, planned).report(MergeReport)
-        assert report.error_codes == {"request_timeout": 1, CANCELLED: LINES - LINES_PER_SHARD - 2}
-        every_request_ended_once(job, report)
-        store, layout = work_of(job, planned)
-        assert not list(store.list(layout.shard_files)), "what was written by killed attempts is gone"
-
-    def test_by_two_at_once(self, either_job: JobUnderTest) -> None:
-        planned = either_job.plan()
-        commit(either_job, planned, 0)
-        keep(either_job, planned, success(planned, 9), shard=2)
-        both_began = threading.Barrier(2, timeout=WAIT_SECONDS)
-        with ThreadPoolExecutor(2) as both:
-            closing = [both.submit(close, either_job, planned, closed=once(both_began.wait)) for _ in range(2)]
-            reports = [future.result(60) for future in closing]
-        assert reports[0] == reports[1]
-        every_request_ended_once(either_job, reports[0])
-
-
-@contextmanager
-def stopped_before(proxy: FaultProxy, writes: int) -> Iterator[threading.Event]:
-    """The store takes one write less than that, and hangs at the next one, of which the event tells."""
-    reached, released, numbers = threading.Event(), threading.Event(), itertools.count(1)
-
-    def hang() -> None:
-        if next(numbers) >= writes:
-            reached.set()
-            released.wait(WAIT_SECONDS)
-
-    proxy.inject("PutObject", Before(hang))
-    try:
-        yield reached
-    finally:
-        proxy.clear()
-        released.set()
-
-
-class TestZombies:
-    """Workers that should be gone by then. Whoever writes a shard's record first wins, and nothing is mixed."""
-
-    def test_one_that_commits_first_wins(self, either_job: JobUnderTest) -> None:
-        job = either_job
-        planned = job.plan()
-        report = close(job, planned, closed=once(lambda: job.work(planned)))
-        assert (report.request_counts.completed, report.errors) == (LINES, None)
-        every_request_ended_once(job, report)
-
-    def test_one_that_commits_first_wins_on_a_store_without_conditional_put(
-        self, proxied_job: JobUnderTest, s3_proxy: FaultProxy
-    ) -> None:
-        job = proxied_job
-        s3_proxy.inject("PutObject", IgnoreConditions())
-        planned = job.plan()
-        report = close(job, planned, closed=once(lambda: job.work(planned)))
-        assert (report.request_counts.completed, report.errors) == (LINES, None)
-        every_request_ended_once(job, report)
-
-    def test_one_that_wakes_up_later_changes_nothing(self, proxied_job: JobUnderTest, stub: StubProcess) -> None:
-        lines = [line | chat_line(line["custom_id"], "delay=4,times=1") for line in chat_lines(LINES)]
-        job = proxied_job.with_spec(requests={"maxConcurrency": LINES}).input(lines)
-        planned = job.plan()
-        zombie = job.start_worker(planned, spool="zombie")
-        wait_until(lambda: stub.arrivals().total == LINES)
-        zombie.process.send_signal(signal.SIGSTOP)
-        first = close(job, planned)
-        assert first.error_codes == {CANCELLED: first.request_counts.failed}
-        assert first.request_counts.failed
-        errors = job.published_bytes("errors.jsonl")
-
-        zombie.process.send_signal(signal.SIGCONT)
-        assert zombie.wait() == ExitCode.DONE, zombie.log.read_text()
-        assert zombie.report(Progress).completed == first.request_counts.completed, "it has lost the others"
-        assert close(job, planned) == first
-        assert job.published_bytes("errors.jsonl") == errors
-        store, layout = work_of(job, planned)
-        assert not list(store.list(layout.shard_files))
-
-
-class TestTakenOver:
-    """The BatchJob was deleted and applied again, while the pod of its closing merge is still there."""
-
-    @pytest.mark.parametrize("moment", ["closed", "progressed"])
-    def test_it_gives_up_nothing_of_the_new_ones_work(
-        self, small_job: JobUnderTest, stub: StubProcess, monkeypatch: pytest.MonkeyPatch, moment: str
-    ) -> None:
-        monkeypatch.setattr(merge_module, "OWNER_SECONDS", 0.0)
-        old, new = (replace(small_job, metadata={"uid": uid}) for uid in ("uid-1", "uid-2"))
-        planned = old.plan()
-        taken_over = once(lambda: new.work(new.plan()))
-        with pytest.raises(StageFailed) as failed:
-            merge(old.stage(), fingerprint=planned.fingerprint, undone=Undone.CANCELLED, **{moment: taken_over})
-        assert failed.value.report.reason is Reason.OUTPUT_OWNED_BY_ANOTHER
-        report = new.merge(new.plan())
-        assert (report.request_counts.completed, report.errors) == (LINES, None)
-        every_request_ended_once(new, report)
-        assert stub.arrivals().total == LINES
-
-
-def once(call: Callable[[], object]) -> Callable[[int, int], None]:
-    """Called when the closing begins: it has found by then which shards have no record."""
-    calls = iter([call])
-
-    def closed(_done: int, _total: int) -> None:
-        for first in calls:
-            first()
-
-    return closed
 
 
 class TestInputGone:

@@ -1,134 +1,20 @@
 """Who writes the progress object, and what it says. Time is the test's own; the store is a real volume."""
 
 import asyncio
-import json
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
-from batchwright.batchfile.counts import ProgressCounts, Usage
-from batchwright.batchfile.layout import WorkLayout
+from batchwright.batchfile.counts import ProgressCounts
 from batchwright.batchfile.origin_record import OriginRecord
-from batchwright.batchfile.plan_record import PlannedInput, PlanRecord, Shard, decode_record, encode_record
-from batchwright.batchfile.progress_object import ProgressRecord
-from batchwright.batchfile.shard_record import ShardRecord, Totals, WorkerState
+from batchwright.batchfile.plan_record import encode_record
+from batchwright.batchfile.shard_record import WorkerState
 from batchwright.storage.errors import StorageUnavailable
-from batchwright.storage.file import FileStore
-from batchwright.storage.protocol import FetchedObject, ObjectInfo
-from batchwright.worker.run.claims import WorkerIdentity
 from batchwright.worker.run.progress import RunProgress
-from batchwright.worker.run.progress_keeper import ProgressKeeper, seconds_between_turns
-
-LAYOUT = WorkLayout("out/job/.batchwright/0123456789abcdef/")
-OBJECT = "out/job/progress.json"
-LINES, SHARDS, SECONDS = 100, 10, 5.0
-
-
-def plan(*, conditional_put: bool = True) -> PlanRecord:
-    shards = tuple(Shard(n * 10, n * 10 + 10, n * 10 + 1, 10) for n in range(SHARDS))
-    source = PlannedInput("file:///in", "etag", 100)
-    return PlanRecord("0123456789abcdef", source, "/v1/embeddings", "m", LINES, 10, conditional_put, shards)
-
-
-def totals(completed: int, failed: int = 0, tokens: int | None = None) -> Totals:
-    return Totals(completed, failed, Usage(total_tokens=tokens))
-
-
-class WatchedStore(FileStore):
-    """Notes what is fetched, and calls back after each write."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.fetched: list[str] = []
-        self.wrote: list[str] = []
-        self.after_write: Callable[[str], None] = lambda key: None
-
-    def fetch(self, key: str) -> FetchedObject:
-        self.fetched.append(key)
-        return super().fetch(key)
-
-    def write(self, key: str, data: bytes, *, if_none_match: bool = False, if_match: str | None = None) -> ObjectInfo:
-        info = super().write(key, data, if_none_match=if_none_match, if_match=if_match)
-        self.wrote.append(key)
-        self.after_write(key)
-        return info
-
-
-@dataclass
-class Run:
-    """A run of several workers over one store, at a time that the test sets."""
-
-    store: WatchedStore
-    workers: int = 3
-    number: int = 1
-    conditional_put: bool = True
-    now: float = 1000.0
-    pods: int = field(default=0)
-
-    def worker(self, index: int) -> "Worker":
-        """A pod of an index: each one is another attempt."""
-        self.pods += 1
-        identity = WorkerIdentity(self.number, index, self.workers, f"attempt-{self.pods}")
-        keeper = ProgressKeeper(
-            store=self.store,
-            layout=LAYOUT,
-            key=OBJECT,
-            plan=plan(conditional_put=self.conditional_put),
-            identity=identity,
-            seconds=SECONDS,
-            clock=lambda: self.now,
-        )
-        return Worker(keeper, WorkerState(self.number, index, open_shards=ProgressCounts()))
-
-    def state(self, index: int, counts: Totals, open_shards: ProgressCounts | None = None, run: int = 1) -> None:
-        """Write another worker's state."""
-        record = WorkerState(run, index, totals=counts, open_shards=open_shards)
-        self.store.write(LAYOUT.worker(run, index), encode_record(record))
-
-    def commit(self, *shards: int) -> None:
-        for shard in shards:
-            now = datetime.now(UTC)
-            record = ShardRecord(shard, 1, 0, "a", 10, totals(10), now, now)
-            self.store.write(LAYOUT.record(shard), encode_record(record))
-
-    def close(self) -> None:
-        """What a merge does at the end."""
-        record = ProgressRecord(self.number, -1, "merge", datetime.now(UTC))
-        self.store.write(LAYOUT.progress, encode_record(record))
-        self.store.write(OBJECT, b'{"final":true}')
-
-    @property
-    def told(self) -> dict[str, Any] | None:
-        """The progress object; None where there is none."""
-        if not any(info.key == OBJECT for info in self.store.list(OBJECT)):
-            return None
-        found: dict[str, Any] = json.loads(self.store.read(OBJECT))
-        return found
-
-    @property
-    def lines(self) -> int | None:
-        return self.told["lines_processed"] if self.told else None
-
-    @property
-    def writer(self) -> int:
-        return decode_record(self.store.read(LAYOUT.progress), ProgressRecord).index
-
-
-@dataclass
-class Worker:
-    keeper: ProgressKeeper
-    state: WorkerState
-
-    def turn(self, done: int = 0, open_lines: int = 0, tokens: int | None = None) -> None:
-        """A turn with so many lines committed, and so many kept of open shards."""
-        counts = ProgressCounts(open_lines, 0, open_lines)
-        self.keeper.turn(msgspec.structs.replace(self.state, totals=totals(done, tokens=tokens), open_shards=counts))
+from batchwright.worker.run.progress_keeper import seconds_between_turns
+from fixtures.progress_run import LAYOUT, LINES, OBJECT, SECONDS, SHARDS, Run, WatchedStore, totals
 
 
 @pytest.fixture(params=[True, False], ids=["conditional PUT", "without conditions"])
