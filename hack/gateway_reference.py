@@ -6,7 +6,7 @@ from typing import Any
 from hack.reference import split_default, table
 from pydantic import BaseModel
 
-from batchwright.api import batchjob
+from batchwright.api import batchjob, running, worker_pods
 from batchwright.api.duration import DURATION_PATTERN
 from batchwright.gateway.catalogue import Catalogue
 from batchwright.gateway.settings import Settings
@@ -29,11 +29,11 @@ CATALOGUE_HEAD = """\
 _ELSEWHERE = {
     name: f"as `spec.{field}` of a BatchJob"
     for name, field in {
-        batchjob.Requests.__name__: "requests",
+        running.Requests.__name__: "requests",
         batchjob.Server.__name__: "server",
-        batchjob.Sharding.__name__: "sharding",
+        running.Sharding.__name__: "sharding",
         batchjob.Storage.__name__: "storage",
-        batchjob.Worker.__name__: "worker",
+        worker_pods.Worker.__name__: "worker",
     }.items()
 }
 """Models whose fields stand in the BatchJob's reference."""
