@@ -15,9 +15,12 @@ from .installation import Installation, find_installation, wanted_installation
 
 def main(arguments: list[str]) -> int:
     """Run one command; its exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options, flags = parser.parse_known_args(arguments)
+    if flags and options.command != "serve":
+        parser.error(f"unrecognized arguments: {' '.join(flags)}")
     try:
-        return _run(options)
+        return _run(options, flags)
     except ClusterError as error:
         say(f"error: {error}")
         return 1
@@ -25,7 +28,7 @@ def main(arguments: list[str]) -> int:
         return 130
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace, flags: list[str]) -> int:
     match options.command:
         case "install":
             print(environment.install().folder)
@@ -33,7 +36,7 @@ def _run(options: argparse.Namespace) -> int:
             print(wanted_installation().folder)
             return 0 if find_installation() else 1
         case "serve":
-            _serve(options)
+            _serve(options.model, options.port, flags)
         case "up":
             deployment.up(_installed(), Layout())
         case "down":
@@ -48,11 +51,11 @@ def _installed() -> Installation:
     return installation
 
 
-def _serve(options: argparse.Namespace) -> None:
+def _serve(model: str, port: int, flags: list[str]) -> None:
     """Become the server, so that signals reach it."""
     installation = _installed()
-    flags = [*(serving.lora_flags(installation) if options.model == "tiny" else ()), *options.flags]
-    command = serving.command(installation, *flags, model=options.model, port=options.port)
+    adapter = serving.lora_flags(installation) if model == "tiny" else ()
+    command = serving.command(installation, *adapter, *flags, model=model, port=port)
     os.execve(command[0], command, {**serving.ENVIRONMENT, **os.environ})
 
 
@@ -63,10 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("installed", help="whether that is done, as the exit code; prints the folder")
     commands.add_parser("up", help="run vLLM in the local cluster")
     commands.add_parser("down", help="remove it from there")
-    serve = commands.add_parser("serve", help="serve a model on this machine until Ctrl-C")
+    serve = commands.add_parser("serve", help="serve a model on this machine until Ctrl-C; other flags go to vLLM")
     serve.add_argument("model", nargs="?", default="tiny", choices=("tiny", "tiny-embedding"))
     serve.add_argument("--port", type=int, default=8100, help="where it listens on the loopback address (8100)")
-    serve.add_argument("flags", nargs="*", metavar="-- FLAG", help="flags for vLLM itself")
     return parser
 
 
