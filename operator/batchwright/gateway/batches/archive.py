@@ -156,5 +156,5 @@ def _written_errors(gateway: Gateway, record: BatchRecord) -> Iterator[BatchErro
     for line in text.split(b"\n")[:LISTED_ERRORS]:
         try:
             yield msgspec.json.decode(line, type=BatchError)
-        except (msgspec.DecodeError, UnicodeDecodeError):  # the last one is cut, or a tenant wrote it
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the last one is cut, or a tenant wrote it
             return

@@ -51,7 +51,7 @@ def read_claims(text: str) -> Claims | None:
     try:
         header = msgspec.json.decode(_decoded(form[1]), type=_Header)
         claims = msgspec.json.decode(_decoded(form[2]), type=_Claims)
-    except (binascii.Error, msgspec.MsgspecError, UnicodeDecodeError):
+    except (binascii.Error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if header.alg.lower() in ("", "none"):
         return None

@@ -27,6 +27,7 @@ from fixtures.s3 import S3Bucket
 RESULTS = b'{"custom_id": "a"}\n'
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PLAN = PlanRecord("f1", PlannedInput("s3://b/in", "e", 1), "/v1/chat/completions", "m", 10, 10, True, ())
+NESTED = b'{"x": ' + b"[" * 9000 + b"\n"
 FAILED = b'{"custom_id": "b"}\n{"custom_id": "c"}\n'
 
 
@@ -118,7 +119,7 @@ class TestErrors:
         assert [error["line"] for error in errors[:100]] == list(range(1, 101))
         assert [(error["line"], "5000 errors" in error["message"]) for error in errors[100:]] == [(None, True)]
 
-    @pytest.mark.parametrize("written", [b"", b"nonsense\n", b'{"code": 1}\n', b"\xff\xfe\n"])
+    @pytest.mark.parametrize("written", [b"", b"nonsense\n", b'{"code": 1}\n', b"\xff\xfe\n", NESTED])
     def test_where_the_list_is_gone_or_none_the_status_has_the_first_ones(
         self, shared: BatchWorld, written: bytes
     ) -> None:

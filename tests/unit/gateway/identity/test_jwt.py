@@ -10,6 +10,7 @@ from batchwright.gateway.identity.jwt import LEEWAY_SECONDS, read_claims
 from fixtures.tokens import ISSUER, jwt, part
 
 HEADER, CLAIMS = part({"alg": "RS256", "kid": "k"}), part({"iss": ISSUER, "sub": "alice"})
+NESTED = b'{"alg": "RS256", "x": ' + b"[" * 9000
 NONE_THAT_IS_SHOWN = {
     "nothing": "",
     "a key": "sk-1234567890",
@@ -33,6 +34,8 @@ NONE_THAT_IS_SHOWN = {
     "claims that are no object": f"{HEADER}.{part('alice')}.x",
     "claims that are no UTF-8": f"{HEADER}.{part(bytes([0xFF]))}.x",
     "a subject that is no text": f"{HEADER}.{part({'sub': 1})}.x",
+    "claims in too many brackets": f"{HEADER}.{part(NESTED)}.x",
+    "a header in too many brackets": f"{part(NESTED)}.{CLAIMS}.x",
     "an end that is no number": jwt("alice", exp="tomorrow"),
     "too long": f"{HEADER}.{CLAIMS}.{'x' * 20_000}",
 }
