@@ -107,7 +107,7 @@ generate: env ## Write the CRD and the reference anew from the models
 test: ## Everything that CI checks; brings up a cluster with the quickstart for it
 	+@$(STEP) cluster-ready browser
 	+@$(STEP) --jobs=3 --output-sync=target test-code test-worker test-deployed  # each one's output when it ends
-	@$(VLLM_TOOL) installed >/dev/null || echo "left out: tests against a real vLLM, which is not installed (make vllm)"
+	@$(STEP) vllm-left-out
 
 .PHONY: test-code
 test-code:

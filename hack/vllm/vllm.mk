@@ -13,7 +13,11 @@ vllm-up: vllm cluster-ready ## Run that vLLM in the local cluster, two Deploymen
 vllm-down: ## Remove it from the cluster; the installation stays
 	@$(VLLM_TOOL) down
 
-# A few minutes, without a cluster. `make test` says it when it leaves this out.
+.PHONY: vllm-left-out
+vllm-left-out:
+	@$(VLLM_TOOL) installed >/dev/null || echo "left out: tests against a real vLLM, which is not installed (make vllm)"
+
+# A few minutes, without a cluster. `make test` says at its end when it has left this out.
 .PHONY: test-vllm-short
 test-vllm-short: env
 	@! $(VLLM_TOOL) installed >/dev/null || $(BIN)/pytest tests/vllm -m vllm_short $(ARGS)
