@@ -12,7 +12,7 @@ from batchwright.gateway.page.batch_view import BatchView
 from batchwright.gateway.principal import Principal
 from batchwright.gateway.recent import RecentValues
 from batchwright.gateway.records.batch_record import BatchRecord, BatchState
-from batchwright.gateway.records.record_store import Stored
+from batchwright.gateway.records.record_store import Stored, Unreadable
 
 PAGE: Final = 20
 _KEPT_NAMES: Final = 10_000
@@ -47,13 +47,18 @@ class Views:
         return BatchView(stored.record, state, self._title(stored.record), self._gateway.clock())
 
     def input_name(self, record: BatchRecord) -> str | None:
-        """Name of a batch's input file; None where there is none any more. Kept, since a file keeps its name."""
+        """Name of a batch's input file; None where there is none any more, or its record can't be read. Kept, since a
+        file keeps its name.
+        """
         place = _input_of(record)
         if place is None:
             return None
         kept = self._names.get(place)
         if kept is None:
-            stored = self._gateway.files.get(*place)
+            try:
+                stored = self._gateway.files.get(*place)
+            except Unreadable:  # lists of files log it; that of batches goes on without the name
+                return None
             kept = (stored.record.filename if stored else None,)
             self._names.put(place, kept)
         return kept[0]

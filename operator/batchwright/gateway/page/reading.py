@@ -24,6 +24,7 @@ from batchwright.gateway.page.session import host_of, scheme_of
 from batchwright.gateway.page.templating import UI
 from batchwright.gateway.principal import Principal
 from batchwright.gateway.records.batch_record import OPENAI
+from batchwright.gateway.records.record_store import Unreadable
 
 LIVE_SECONDS: Final = 2
 IDLE_SECONDS: Final = 15
@@ -130,7 +131,7 @@ def _is_there(page: Page, namespace: str, file_id: str | None) -> bool:
         return False
     try:
         find_file(page.gateway, Principal("", namespace), file_id)
-    except ApiError:
+    except (ApiError, Unreadable):
         return False
     return True
 
