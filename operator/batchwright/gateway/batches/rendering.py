@@ -3,6 +3,7 @@
 Only OpenAI's own state names leave here: clients loop until they see a terminal one that they know.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -187,9 +188,10 @@ def _usage(status: BatchJobStatus) -> Usage:
 def _response_time(status: BatchJobStatus) -> float | None:
     text = status.metrics.response_time_seconds if status.metrics else None
     try:
-        return float(text) if text else None
+        seconds = float(text) if text else None
     except ValueError:
         return None
+    return seconds if seconds is not None and math.isfinite(seconds) else None
 
 
 def _cancelling_at(record: BatchRecord, batchjob: RawObject, status: BatchJobStatus) -> datetime | None:

@@ -186,6 +186,13 @@ class TestCounts:
 
         assert state.response_time == 12.5
 
+    @pytest.mark.parametrize("written", ["", "soon", "nan", "inf", "-inf", "1e999"])
+    def test_what_is_no_number_of_seconds_is_none(self, written: str) -> None:
+        of = record()
+        state = state_of(of, batchjob(of, "completed", metrics={"responseTimeSeconds": written}))
+
+        assert state.response_time is None
+
 
 class TestErrors:
     def test_a_bad_input_lists_its_errors_with_their_lines(self) -> None:
