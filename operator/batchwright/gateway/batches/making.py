@@ -24,7 +24,7 @@ from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
 from batchwright.gateway.files.finding import is_expired
 from batchwright.gateway.records.batch_record import BatchError, BatchRecord
-from batchwright.gateway.records.record_store import Exists, RecordNotDeleted, Stored
+from batchwright.gateway.records.record_store import Exists, RecordNotDeleted, Stored, Unreadable
 from batchwright.kube.errors import KubernetesError
 from batchwright.storage.errors import StorageError
 
@@ -86,10 +86,8 @@ def _failed_without_input(gateway: Gateway, stored: Stored[BatchRecord]) -> Batc
             return None
         state = failed_state(record, gateway.clock(), missing_input(record.input_file_id))
         return end_unstarted(gateway, stored, state).record
-    except (
-        StorageError,
-        KubernetesError,
-    ) as error:  # the batch exists by now: its workers say whether the file is there
+    except (StorageError, KubernetesError, Unreadable) as error:
+        # The batch exists by now: its workers say whether the file is there.
         logger.warning("the input of %s can't be looked for: %s", record.id, error)
         return None
 
