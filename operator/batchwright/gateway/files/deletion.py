@@ -56,6 +56,21 @@ def remove_expired(gateway: Gateway, record: FileRecord) -> None:
         _remove(gateway, stored)
 
 
+def drop_unanswered(gateway: Gateway, namespace: str, file_id: str) -> None:
+    """Remove a file that nobody was told of, since writing its record failed. Blocks. Raises StorageError.
+
+    The record goes first, which may be written though the storage said nothing or something else. Where it can't be
+    deleted there is a whole file, or bytes without a record, which the keeper finds.
+    """
+    folder = gateway.tenant(namespace)
+    try:
+        gateway.files.delete(namespace, file_id)
+    except RecordNotDeleted as error:
+        logger.warning("%s of %s stays for now: %s", file_id, namespace, error)
+    else:
+        folder.store.delete([folder.key(file_id)])
+
+
 def _remove(gateway: Gateway, stored: Stored[FileRecord]) -> None:
     record = stored.record
     _check_key(record)

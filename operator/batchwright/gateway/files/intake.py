@@ -1,19 +1,16 @@
 """One upload's bytes on their way into the storage: what threads do while the event loop reads the next ones."""
 
-import logging
 import threading
 from datetime import timedelta
 from typing import Final
 
 from batchwright.gateway.context import Gateway
+from batchwright.gateway.files.deletion import drop_unanswered
 from batchwright.gateway.files.inspection import Findings, Inspection, model_of
 from batchwright.gateway.ids import new_file_id
 from batchwright.gateway.principal import Principal
 from batchwright.gateway.records.file_record import BATCH, FileRecord
-from batchwright.gateway.records.record_store import RecordNotDeleted
 from batchwright.storage.protocol import ObjectInfo, Upload
-
-logger = logging.getLogger(__name__)
 
 LONGEST_FIRST_LINE: Final = 11 << 20
 """Bytes: a request body of 10 MiB, and what is around it. The model is looked for in no longer one."""
@@ -59,20 +56,9 @@ class Intake:
                 self._check()
                 self._gateway.files.create(record.namespace, record.id, record)
             except BaseException:
-                self._drop()
+                drop_unanswered(self._gateway, self._folder.namespace, self._id)
                 raise
             return record
-
-    def _drop(self) -> None:
-        """The record first, which may be written though the storage said nothing or something else. Where it can't be
-        deleted there is a whole file, or bytes without a record, which the keeper finds.
-        """
-        try:
-            self._gateway.files.delete(self._folder.namespace, self._id)
-        except RecordNotDeleted as error:
-            logger.warning("%s of %s stays for now: %s", self._id, self._folder.namespace, error)
-        else:
-            self._folder.store.delete([self._folder.key(self._id)])
 
     def abort(self) -> None:
         """Drop what was taken; a file that is already published stays."""

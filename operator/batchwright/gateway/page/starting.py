@@ -12,7 +12,7 @@ from batchwright.gateway.batches.creation import create_batch
 from batchwright.gateway.batches.schema import CreateBatch
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
-from batchwright.gateway.files.deletion import remove_unread
+from batchwright.gateway.files.deletion import drop_unanswered, remove_unread
 from batchwright.gateway.principal import Principal
 from batchwright.gateway.records.batch_record import OPENAI, BatchRecord
 from batchwright.gateway.records.file_record import BATCH, FileRecord
@@ -109,7 +109,7 @@ def _copied(gateway: Gateway, user: str, before: BatchRecord, model: str | None)
     try:
         return gateway.files.create(record.namespace, record.id, record).record
     except BaseException:
-        folder.store.delete([folder.key(file_id)])
+        drop_unanswered(gateway, before.namespace, file_id)
         raise
 
 

@@ -1,14 +1,18 @@
 """What becomes of an upload whose batch can't be made: nothing is left of it, unless there is a batch after all."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from batchwright.gateway.page.starting import retry_failed
+from batchwright.storage.errors import StorageUnavailable
 from fixtures import fault_proxy
 from fixtures.fault_proxy import Before, FaultProxy, LoseAnswer
-from fixtures.gateway import running_gateway
+from fixtures.gateway import ALICE, running_gateway
 from fixtures.kubernetes_http import Answer, HttpApi
 from fixtures.page_client import OWN, signed_in, upload
 from fixtures.page_world import PageWorld, ended, running
@@ -60,6 +64,38 @@ def test_an_api_server_that_is_away_leaves_no_copy_of_the_lines_to_retry(tmp_pat
             api.fail("GET", "/batchjobs", Answer(503, "ServiceUnavailable"), times=100)
             assert client.post(f"/ui/batches/{batch.id}/retry", headers=OWN).status_code == 503
     assert files_of(world) == before
+
+
+@dataclass
+class Unsure:
+    """Records of files that are written though the storage says they may not be."""
+
+    files: Any
+
+    def create(self, *arguments: Any) -> None:
+        self.files.create(*arguments)
+        raise StorageUnavailable("PutObject", "s3://b/k")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.files, name)
+
+
+def test_a_copy_of_the_lines_to_retry_whose_record_may_be_written_leaves_neither(world: PageWorld) -> None:
+    batch = world.batch("a.jsonl", ago=120)
+    world.publish(batch, results=3, errors=2)
+    world.set(batch, ended("completed", 5, 3, 2))
+    world.state(batch)
+    stored = world.gateway.batches.get("team-a", batch.id)
+    assert stored is not None
+    folder, before = world.gateway.tenant("team-a"), files_of(world)
+    keys = [info.key for info in folder.store.list(folder.prefix)]
+    files: Any = Unsure(world.gateway.files)
+
+    with pytest.raises(StorageUnavailable):
+        retry_failed(replace(world.gateway, files=files), ALICE, stored)
+
+    assert files_of(world) == before
+    assert [info.key for info in folder.store.list(folder.prefix)] == keys
 
 
 def test_a_storage_that_refuses_the_batch_leaves_no_upload(
