@@ -1,6 +1,5 @@
 """Making a path-based batch: from what the client asked for to a record, from which its BatchJob is made."""
 
-from functools import partial
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -48,12 +47,19 @@ def create_batch(
             an unknown model; 429 for one batch too many.
     """
     namespace = namespace_of(principal)
-    choice = choose(gateway, model=asked.model, endpoint=None, cluster=cluster, framework=framework)
-    source = input_place(gateway.settings, namespace, asked.input_file)
-    folder = output_place(gateway.settings, namespace, asked.output_folder_path)
-    record_of = partial(
-        _record, gateway, namespace, user=principal.user, model=asked.model, choice=choice, source=source, folder=folder
-    )
+
+    def record_of(batch_id: str) -> BatchRecord:
+        return _record(
+            gateway,
+            namespace,
+            batch_id,
+            user=principal.user,
+            model=asked.model,
+            choice=choose(gateway, model=asked.model, endpoint=None, cluster=cluster, framework=framework),
+            source=input_place(gateway.settings, namespace, asked.input_file),
+            folder=output_place(gateway.settings, namespace, asked.output_folder_path),
+        )
+
     place = {"face": PATHS, "cluster": cluster, "framework": framework}
     return make_once(gateway, namespace, key, asked.model_dump() | place, record_of)
 

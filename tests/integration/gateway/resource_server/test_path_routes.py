@@ -10,7 +10,7 @@ import pytest
 
 from batchwright.api import names
 from batchwright.api.batchjob import BatchJob
-from fixtures.gateway import ADMIN, ALICE, BOB
+from fixtures.gateway import ADMIN, BOB
 from fixtures.kubernetes_http import Answer
 from fixtures.path_routes import ASKED, BATCHES, CATALOGUE, CREATE, DONE, INPUT, VOLUME, World, error_of, world_with
 
@@ -172,34 +172,6 @@ def test_a_batch_that_the_cluster_refuses_leaves_nothing(world: World) -> None:
     assert (status, code) == (400, "cluster_refused")
     assert "exceeded quota" in message
     assert world.get(BATCHES).json() == []
-
-
-class TestIdempotencyKeys:
-    def test_the_same_request_makes_one_batch(self, world: World) -> None:
-        first, second = (world.send("POST", CREATE, json=ASKED, headers={"Idempotency-Key": "k"}) for _ in range(2))
-        assert first.json() == second.json()
-        assert len(world.api.under("batchjobs")) == 1
-        world.set_status(first.json()["batch_id"], phase="in_progress")
-        again = world.send("POST", CREATE, json=ASKED, headers={"Idempotency-Key": "k"})
-        assert again.json() == first.json() | {"status": "running"}
-
-    def test_another_request_with_the_same_key_is_refused(self, world: World) -> None:
-        world.send("POST", CREATE, json=ASKED, headers={"Idempotency-Key": "k"}).raise_for_status()
-        for changes in ({"input_file": "/data/public/x.jsonl"}, {"output_folder_path": "/data/tenants/team-a/out"}):
-            answer = world.send("POST", CREATE, json=ASKED | changes, headers={"Idempotency-Key": "k"})
-            assert error_of(answer)[:2] == (400, "idempotency_key_reused")
-        assert len(world.api.under("batchjobs")) == 1
-
-    def test_a_key_is_the_tenants_own(self, world: World) -> None:
-        theirs = ASKED | {"input_file": "/data/tenants/team-b/in.jsonl"}
-        made = [
-            world.send("POST", CREATE, who, json=asked, headers={"Idempotency-Key": "k"}).json()["batch_id"]
-            for who, asked in ((ALICE, ASKED), (BOB, theirs))
-        ]
-        assert len(set(made)) == 2
-
-    def test_a_request_without_one_makes_a_batch_each_time(self, world: World) -> None:
-        assert world.create() != world.create()
 
 
 @pytest.mark.parametrize(
