@@ -7,6 +7,8 @@ from typing import Any, Final
 INVALID_REQUEST: Final = "invalid_request_error"
 SERVER_ERROR: Final = "server_error"
 RATE_LIMIT: Final = "rate_limit_error"
+ADMINISTRATOR_SECONDS: Final = 30.0
+"""After which a client may try again what waits for an administrator."""
 NO_RETRY: Final[Mapping[str, str]] = {"x-should-retry": "false"}
 """The official SDK retries 409 unless it is told not to."""
 

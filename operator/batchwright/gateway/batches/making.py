@@ -7,7 +7,6 @@ failure it would try again, and there would be two batches.
 
 import logging
 from http import HTTPStatus
-from typing import Final
 
 from batchwright.gateway import errors
 from batchwright.gateway.batches.active import check_active
@@ -29,9 +28,6 @@ from batchwright.kube.errors import KubernetesError
 from batchwright.storage.errors import StorageError
 
 logger = logging.getLogger(__name__)
-
-_SET_UP_SECONDS: Final = 30.0
-"""After which a client may try again what waits for an administrator."""
 
 
 def make_batch(gateway: Gateway, record: BatchRecord) -> BatchRecord:
@@ -113,7 +109,7 @@ def _answer(error: KubernetesError, verdict: Verdict) -> ApiError:
         message = (
             "The gateway can't create BatchJobs in the cluster. An administrator finds in its log what is missing."
         )
-        return errors.unavailable(message, _SET_UP_SECONDS)
+        return errors.unavailable(message, errors.ADMINISTRATOR_SECONDS)
     return ApiError(HTTPStatus.BAD_REQUEST, f"The cluster refuses the batch: {error.message}", code="cluster_refused")
 
 

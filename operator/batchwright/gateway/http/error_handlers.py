@@ -20,8 +20,6 @@ from batchwright.storage.errors import StorageError
 logger = logging.getLogger(__name__)
 
 _MISSING: Final = "missing"
-_RIGHTS_SECONDS: Final = 30.0
-"""After which a client may try again what waits for an administrator."""
 _TYPES: Final = {
     "int": "an integer",
     "string": "a string",
@@ -112,7 +110,7 @@ def _from_storage(error: StorageError | Unreadable) -> ApiError:
 def _from_kubernetes(error: KubernetesError) -> ApiError:
     if lacks_right(error):
         message = "The gateway isn't allowed to do this in the cluster. An administrator finds more in its log."
-        return errors.unavailable(message, _RIGHTS_SECONDS)
+        return errors.unavailable(message, errors.ADMINISTRATOR_SECONDS)
     if isinstance(error, Refused):
         message = "The cluster refused what the gateway asked for. An administrator finds more in its log."
         return _failure(message, "cluster_refused")
