@@ -28,7 +28,7 @@ async def small_form(request: Request) -> dict[str, str]:
                 if len(body) > FORM_BYTES:
                     raise too_large(f"A form has at most {FORM_BYTES} bytes.")
     except (TimeoutError, ClientGone) as error:
-        raise ApiError(408, "The form did not come in whole. Try again.", code="request_timeout") from error
+        raise _not_whole() from error
     try:
         pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=32)
     except ValueError as error:
@@ -40,15 +40,17 @@ async def fields_before_file(request: Request) -> tuple[dict[str, str], Request]
     """The fields that stand before the file in an upload, and the request with its body from the beginning.
 
     A browser sends fields in the order of the page, so what is chosen there is known before the file streams in. A body
-    that is no form has none; whoever takes the upload says so.
+    that is no form has none; whoever takes the upload says so. Raises ApiError (408) where they don't come.
     """
     taken: deque[Message] = deque()
     fields: dict[str, bytes] = {}
+    end = asyncio.get_running_loop().time() + FORM_SECONDS
     try:
         reader = FormReader(boundary_of(request.headers.get("content-type")))
         name, size = "", 0
         while name != FILE and size <= _PEEKED_BYTES:
-            message = await request.receive()
+            async with asyncio.timeout_at(end):
+                message = await request.receive()
             taken.append(message)
             if message["type"] != "http.request":
                 break
@@ -64,6 +66,8 @@ async def fields_before_file(request: Request) -> tuple[dict[str, str], Request]
                 break
     except MalformedForm:
         fields = {}
+    except TimeoutError as error:
+        raise _not_whole() from error
 
     async def receive() -> Message:
         return taken.popleft() if taken else await request.receive()
@@ -79,3 +83,7 @@ async def drain(request: Request, seconds: float) -> None:
                 pass
     except (TimeoutError, ClientGone):
         return
+
+
+def _not_whole() -> ApiError:
+    return ApiError(408, "The form did not come in whole. Try again.", code="request_timeout")

@@ -4,12 +4,16 @@ import gzip
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
 import pytest
 
-from fixtures.gateway import Audited, running_gateway
+from batchwright.gateway.page import forms
+from batchwright.gateway.page.session import KEY_COOKIE
+from fixtures.gateway import ALICE, Audited, running_gateway
 from fixtures.kubernetes_http import Answer, HttpApi
 from fixtures.page_client import OWN, signed_in, upload
 from fixtures.page_world import LINE, MODEL, PageWorld, batchjob_path, ended, running
@@ -342,3 +346,16 @@ def test_many_people_look_at_once(world: PageWorld, client: httpx.Client) -> Non
     for thread in threads:
         thread.join(60)
     assert statuses == [200] * 50
+
+
+def test_an_upload_whose_fields_do_not_come_is_not_waited_for(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sign-in neither."""
+    monkeypatch.setattr(forms, "FORM_SECONDS", 0.2)
+    for path, kind in (("/ui/batches", "multipart/form-data; boundary=x"), ("/ui/sign-in", "text/plain")):
+        connection = HTTPConnection(client.base_url.netloc.decode(), timeout=20)
+        with closing(connection):
+            headers = {"content-type": kind, "content-length": "1000", "cookie": f"{KEY_COOKIE}={ALICE.user}"}
+            connection.request("POST", path, b"--x\r\n", headers | OWN)
+            assert connection.getresponse().status == 408
