@@ -180,6 +180,9 @@ def _object(content: bytes) -> RawObject:
         result = json.loads(content)
     except ValueError as error:
         raise errors.Unavailable("the API server's answer is no JSON: is there a proxy in between?") from error
+    except RecursionError as error:
+        message = "the API server's answer is nested too deeply: look for an object of thousands of fields in fields"
+        raise errors.Unavailable(message) from error
     if not isinstance(result, dict):
         raise errors.Unavailable("the API server's answer is no object: is there a proxy in between?")
     return result

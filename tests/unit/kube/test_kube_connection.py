@@ -131,6 +131,13 @@ def test_an_answer_that_is_no_object_may_be_another_a_moment_later(connection: C
         connection.get("/api/v1/pods")
 
 
+def test_an_answer_that_is_nested_too_deeply_is_told_as_such(connection: Connection) -> None:
+    """A part of a BatchJob's pods has no schema: whoever may make one can nest it thousands of times."""
+    _Handler.answers = [(200, b'{"items":' * 5000 + b"{}" + b"}" * 5000)]
+    with pytest.raises(errors.Unavailable, match="nested too deeply"):
+        connection.get("/api/v1/pods")
+
+
 @pytest.mark.parametrize(
     ("error", "creating", "editing"),
     [
