@@ -24,7 +24,7 @@ from batchwright.kube.connection import Connection
 from batchwright.kube.errors import KubernetesError, Unavailable
 from builders import spec_of
 from fixtures.batch_records import record
-from fixtures.cluster import ROOT, Cluster, eventually
+from fixtures.cluster import Cluster, eventually
 from fixtures.gateway import gateway_on
 from fixtures.kubernetes_http import HttpApi
 
@@ -100,14 +100,6 @@ class Surroundings:
         stored = self.gateway.batches.get(self.namespace, batch_id)
         assert stored is not None
         return current(self.gateway, stored)[1]
-
-
-@pytest.fixture(scope="module")
-def crd(cluster: Cluster) -> Cluster:
-    """The cluster with the resource."""
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds" / "batchjobs.yaml"))
-    cluster.kubectl("wait", "--for=condition=Established", "crd/batchjobs.batchwright.dev", "--timeout=30s")
-    return cluster
 
 
 @pytest.fixture
