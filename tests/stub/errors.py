@@ -122,6 +122,11 @@ def queue_full(status: int, retry_after: str | None) -> ApiError:
     return ApiError(status, error_body(status, message), {"Retry-After": retry_after} if retry_after else None)
 
 
+def shutting_down() -> ApiError:
+    """What a vLLM of 0.32 answers to all that comes while it shuts down and lets what it has in flight end."""
+    return ApiError(500, error_body(500, "cannot schedule new futures after shutdown"))
+
+
 def _validation(detail: dict[str, Any], location: str) -> ApiError:
     return ApiError(400, error_body(400, f"1 validation error:\n  {detail}", param=location))
 

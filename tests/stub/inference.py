@@ -146,6 +146,8 @@ class _Exchange:
         _check_length(call.body, answer.counts, state.settings.max_model_len)
         if state.settings.drain:
             state.log.turn_away(call.key)
+            if state.settings.drain_error:
+                raise errors.shutting_down()
             return self._aborted(call.body, model)
         try:
             await state.capacity.take(priority)

@@ -88,7 +88,9 @@ class StubServer:
 
     async def shut_down(self) -> None:
         """Refuse what is new, wait for what is in flight, abort what remains, close everything."""
-        self.state.settings = self.state.settings.merged({"drain": True})
+        self.state.settings = self.state.settings.merged(
+            {"drain": True, "drain_error": self._config.shutdown_timeout > 0}
+        )
         self._listener.close()
         await self._wait_for_flight(self._config.shutdown_timeout)
         self.state.flight.abort()

@@ -45,6 +45,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What /health answers."""
     drain: bool = False
     """Shutting down: /health 503, new connections refused, what still comes in aborted, as in vLLM."""
+    drain_error: bool = False
+    """With `drain`, what still comes in gets a 500, as from a vLLM whose requests in flight may end."""
     freeze: bool = False
     """Nothing is answered any more, though /health says 200; what is in flight stays so until it is lifted."""
     idle_close: Seconds | None = None

@@ -1,6 +1,7 @@
 """The stub as a process of its own: signals, ports, certificates."""
 
 import asyncio
+import contextlib
 import signal
 import socket
 import ssl
@@ -12,7 +13,7 @@ import aiohttp
 import httpx
 import pytest
 
-from fixtures.stub_client import CHAT, chat
+from fixtures.stub_client import CHAT, chat, connect, request
 from stub.harness import StubProcess
 
 # The server brings its own event loop here; the client's makes no difference.
@@ -63,6 +64,21 @@ async def test_a_shutdown_timeout_lets_what_is_in_flight_end(start_stub: Callabl
 
 
 @one_loop
+async def test_meanwhile_what_comes_on_old_connections_is_refused(start_stub: Callable[..., StubProcess]) -> None:
+    stub = start_stub(delay="30", shutdown_timeout=30)
+    reader, writer = await connect(stub)
+    in_flight = asyncio.create_task(_ask_and_then(stub, stub.terminate))
+    await asyncio.to_thread(_wait_refused, stub)
+    writer.write(request(chat()))
+    received = await asyncio.wait_for(reader.readuntil(b"}}"), 10)
+    assert received.startswith(b"HTTP/1.1 500")
+    assert b"cannot schedule new futures after shutdown" in received
+    writer.close()
+    stub.abort()
+    assert await in_flight == (200, "abort")
+
+
+@one_loop
 async def test_sigkill_breaks_every_connection(start_stub: Callable[..., StubProcess]) -> None:
     stub = start_stub(delay="30")
     with pytest.raises(aiohttp.ClientConnectionError):
@@ -97,6 +113,13 @@ def test_it_speaks_https_with_a_certificate_of_ones_own(start_stub: Callable[...
         assert client.post(stub.url + CHAT, json=chat()).status_code == 200
     with httpx.Client(trust_env=False) as client, pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
         client.post(stub.url + CHAT, json=chat())
+
+
+def _wait_refused(stub: StubProcess) -> None:
+    with contextlib.suppress(httpx.ConnectError):
+        for _ in range(1000):
+            httpx.get(f"{stub.url}/health", trust_env=False)
+        pytest.fail("it still takes connections")
 
 
 async def _ask_and_then(stub: StubProcess, act: Callable[[], None]) -> tuple[int, str]:
