@@ -10,6 +10,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from hack.gateway_reference import gateway_reference
+from hack.pod_parts import spell_out
 from hack.reference import reference
 from hack.settings_reference import settings_reference
 
@@ -29,7 +30,7 @@ class _PlainDumper(yaml.SafeDumper):
 def generated() -> Mapping[str, str]:
     """Each generated file, by its path in the repository, and its text."""
     definition = custom_resource_definition()
-    crd = yaml.dump(definition, Dumper=_PlainDumper, sort_keys=False, width=110, allow_unicode=True)
+    crd = yaml.dump(spell_out(definition), Dumper=_PlainDumper, sort_keys=False, width=110, allow_unicode=True)
     return {
         "crds/batchjobs.yaml": HEADER + crd,
         "docs/reference/batchjob.md": reference(definition),

@@ -27,7 +27,7 @@ _COLUMNS: tuple[Schema, ...] = (
 
 
 def custom_resource_definition() -> Schema:
-    """The whole CRD, ready to be written as YAML."""
+    """The whole CRD, but for the fields of parts of a pod, which `hack/pod_parts.py` puts in where it is written."""
     spec = structural(BatchJobSpec.model_json_schema(by_alias=True))
     spec["x-kubernetes-validations"] = [rule.schema() for rule in rules.SPEC_RULES]
     spec["properties"]["server"]["x-kubernetes-validations"] = [rules.SERVER_ONE_ADDRESS.schema()]

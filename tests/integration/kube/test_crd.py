@@ -234,12 +234,65 @@ def test_kubectl_says_so(batchjobs: BatchJobs) -> None:
 
 
 def test_parts_of_a_pod_are_kept_whole(batchjobs: BatchJobs) -> None:
+    selector = {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "In", "values": ["d"]}]}
+    term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "s"}
     worker = {
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
-        "volumes": [{"name": "data", "csi": {"driver": "example.com", "volumeAttributes": {"a": "b"}}}],
-        "env": [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}],
+        "resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"example.com/device": 2}},
+        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}],
+        "affinity": {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}},
+            "podAntiAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]
+            },
+        },
+        "volumes": [
+            {"name": "data", "csi": {"driver": "example.com", "volumeAttributes": {"a": "b"}}},
+            {"name": "claimed", "persistentVolumeClaim": {"claimName": "c", "readOnly": True}},
+            {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
+            {"name": "nfs", "nfs": {"server": "nfs.example.com", "path": "/"}},
+            {
+                "name": "own",
+                "ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": claim}},
+            },
+            {
+                "name": "several",
+                "projected": {"sources": [{"configMap": {"name": "c", "items": [{"key": "k", "path": "p"}]}}]},
+            },
+        ],
+        "volumeMounts": [{"name": "data", "mountPath": "/data", "subPath": "a", "readOnly": True}],
+        "env": [
+            {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}},
+            {"name": "HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+            {"name": "CORES", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": 1}}},
+        ],
     }
     assert batchjobs.create("pod", make_spec({"worker": worker}))["spec"]["worker"] == worker
+
+
+def levels(count: int) -> Spec:
+    """Objects within one another. The client itself can send no thousand of them, which others can."""
+    whole: Spec = {}
+    for _ in range(count):
+        whole = {"a": whole}
+    return whole
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [
+        {"affinity": levels(300)},
+        {"resources": {"claims": [levels(300)]}},
+        {"tolerations": [{"key": "a", "other": levels(300)}]},
+        {"volumes": [{"name": "a", "csi": {"driver": "b", "volumeAttributes": {}, "other": levels(300)}}]},
+        {"volumeMounts": [levels(300)]},
+        {"env": [{"name": "A", "valueFrom": levels(300)}]},
+    ],
+    ids=lambda worker: next(iter(worker)),
+)
+def test_nothing_can_be_nested_so_deep_that_it_can_not_be_read(batchjobs: BatchJobs, worker: Spec) -> None:
+    stored = batchjobs.create("deep", make_spec({"worker": worker}))["spec"]["worker"]
+    assert len(str(stored)) < 200
 
 
 # --- the status ------------------------------------------------------------------------------------------------------
