@@ -126,7 +126,7 @@ def test_an_upload_shows_how_far_it_is_and_can_be_stopped(site: Site, tmp_path: 
     page = site.open()
     session = page.context.new_cdp_session(page)
     session.send("Network.enable")
-    slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 1_000_000}
+    slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 400_000}
     session.send("Network.emulateNetworkConditions", slow)
     page.get_by_label("Requests, one JSON object a line").set_input_files(file)
     page.get_by_role("button", name="Upload and start").click()
