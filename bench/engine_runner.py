@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
-from engine_watch import Steady, watched
+from engine_watch import watched
 from servers.process import free_port
 from servers.vllm import MODEL, installation
 
@@ -26,7 +27,8 @@ class RunnerRan:
 
     seconds: float
     """From before it reads its input until the last line of its output is written; loading the model is not in it."""
-    steady: Steady
+    running: float
+    """Requests in its engine, in the mean of that time. Its counts of answers come late, in a burst at the end."""
 
 
 def run_batch(source: Path, lines: int, flags: Sequence[str]) -> RunnerRan:
@@ -48,7 +50,7 @@ def run_batch(source: Path, lines: int, flags: Sequence[str]) -> RunnerRan:
                 seconds = time.perf_counter() - started
         if refused := output.read_bytes().count(b'"status_code":400'):
             raise RuntimeError(f"{refused} of {lines} requests were refused")
-    return RunnerRan(seconds, watch.steady(lines))
+    return RunnerRan(seconds, fmean(watch.running))
 
 
 @contextmanager

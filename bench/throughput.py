@@ -12,7 +12,7 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,8 +40,8 @@ class Turn:
 
     rate: float
     """Requests a second, end to end: from when to when, the contender's own clock says."""
-    steady: float
-    """Requests a second from a tenth to nine tenths of them, by the server's count."""
+    steady: float | None
+    """Requests a second from a tenth to nine tenths of them, by the server's count. None: it counts late."""
     running: float
     """Requests in the engine in that time."""
     client_cpu: float | None
@@ -97,7 +97,7 @@ def run_job(settings: Callable[[int], BatchSettings], scene: Scene) -> Turn:
 
 def run_vllms_own(scene: Scene) -> Turn:
     ran = run_batch(scene.input, scene.lines, FLAGS)
-    return Turn(scene.lines / ran.seconds, ran.steady.rate, ran.steady.running, None, None)
+    return Turn(scene.lines / ran.seconds, None, ran.running, None, None)
 
 
 def job(label: str, settings: Callable[[int], BatchSettings]) -> Contender:
@@ -147,7 +147,7 @@ def show_knee(found: Mapping[int, Sequence[Turn]]) -> None:
     print("|---:|---:|---:|---:|---:|")
     for concurrency, turns in found.items():
         cells = [f"{median(turn.rate for turn in turns):.0f}", f"{median(turn.running for turn in turns):.0f}"]
-        cells += [per_thousand(turn.client_cpu for turn in turns), per_thousand(turn.server_cpu for turn in turns)]
+        cells += [rounded((one.client_cpu for one in turns), 2), rounded((one.server_cpu for one in turns), 2)]
         print(f"| {concurrency} | {' | '.join(cells)} |")
     print(f"\nThe knee: {best(found)} in flight.")
 
@@ -161,19 +161,24 @@ def show(turns: Mapping[str, Sequence[Turn]], knee: int) -> None:
         cells = [
             f"{median(turn.rate for turn in own):.0f}",
             f"{median(one.rate / other.rate for one, other in zip(own, base, strict=True)):.2f}",
-            f"{median(turn.steady for turn in own):.0f}",
-            f"{median(one.steady / other.steady for one, other in zip(own, base, strict=True)):.2f}",
+            rounded((turn.steady for turn in own), 0),
+            rounded((quotient(one.steady, other.steady) for one, other in zip(own, base, strict=True)), 2),
             f"{median(turn.running for turn in own):.0f}",
-            per_thousand(turn.client_cpu for turn in own),
-            per_thousand(turn.server_cpu for turn in own),
+            rounded((turn.client_cpu for turn in own), 2),
+            rounded((turn.server_cpu for turn in own), 2),
             ", ".join(f"{median(parts):.1f}" for parts in zip(*(turn.stages for turn in own), strict=True)),
         ]
         print(f"| {CONTENDERS[name].label.format(knee=knee)} | {' | '.join(cells)} |")
 
 
-def per_thousand(seconds: Iterator[float | None]) -> str:
-    known = [one for one in seconds if one is not None]
-    return f"{median(known):.2f}" if known else ""
+def quotient(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one / other
+
+
+def rounded(values: Iterable[float | None], digits: int) -> str:
+    """The median of the values that are known; nothing where none is."""
+    known = [one for one in values if one is not None]
+    return f"{median(known):.{digits}f}" if known else ""
 
 
 def tell(text: str) -> None:
