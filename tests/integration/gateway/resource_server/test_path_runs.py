@@ -1,6 +1,7 @@
 """Path-based batches from the request to the files, with real workers on a volume. 150,000 lines: tests/scale."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,21 @@ def test_requests_of_ten_megabytes_are_sent_whole(volume: Volume) -> None:
     volume.world.set_status(batch_id, **ran.status)
     assert ids(parsed(Path(volume.result(batch_id)["results_file"]).read_bytes())) == ["r-0", "r-1", "r-2"]
     assert ran.peak_bytes < 256 * MIB
+
+
+def test_several_at_once_of_inputs_of_one_name_each_have_their_own_files(volume: Volume) -> None:
+    volume.stub.switch(delay="0.05")
+    wanted = {
+        volume.create([chat_line(f"{letter}-{n}") for n in range(300)], folder=letter): letter for letter in "abc"
+    }
+    jobs = {batch_id: volume.job(batch_id) for batch_id in wanted}
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        ran = dict(zip(jobs, pool.map(run_batchjob, jobs.values()), strict=True))
+    for batch_id, letter in wanted.items():
+        volume.world.set_status(batch_id, **ran[batch_id].status)
+        published = Path(volume.result(batch_id)["results_file"])
+        assert batch_id in published.parent.name
+        assert ids(parsed(published.read_bytes())) == [f"{letter}-{n}" for n in range(300)]
 
 
 @pytest.mark.parametrize("settings", [{"limits": {"paths": {"lines": 4}}}])
