@@ -24,8 +24,9 @@ def client(world: PageWorld) -> Iterator[httpx.Client]:
         yield one
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """While it is open, the thread has a running event loop: tests elsewhere could have none of their own."""
     with chromium() as one:
         yield one
 
