@@ -143,4 +143,6 @@ def refuses_connections(gateway: GatewayProcess) -> bool:
             client.get("/healthz")
     except httpx.ConnectError:
         return True
+    except httpx.TransportError:
+        pass  # taken just before, and closed with the rest
     return False
