@@ -6,10 +6,11 @@ input_tokens and output_tokens (responses).
 
 from typing import Any, Final, TypeVar
 
-from msgspec import UNSET, DecodeError, Struct, UnsetType, ValidationError, convert
+from msgspec import UNSET, Struct, UnsetType, ValidationError, convert
 from msgspec.json import Decoder
 
 from batchwright.batchfile.counts import Usage
+from batchwright.batchfile.undecodable import UNDECODABLE
 
 S = TypeVar("S", bound=Struct)
 
@@ -74,7 +75,7 @@ def read_answer(body: bytes) -> Reading:
         _check_utf8(body)
     try:
         answer = _typed.decode(body)
-    except (DecodeError, RecursionError, UnicodeDecodeError):
+    except UNDECODABLE:
         return _read_unusual(body)
     return Reading(_usage(answer.usage), _finish_reasons(answer))
 
@@ -86,7 +87,7 @@ def _read_unusual(body: bytes) -> Reading:
     """
     try:
         value: Any = _anything.decode(body)
-    except (DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise ValueError("the answer is empty" if not body.strip() else "the answer is no whole JSON") from error
     if not isinstance(value, dict):
         raise ValueError("the answer is no JSON object")  # noqa: TRY004 (one error for every bad answer)

@@ -6,6 +6,8 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Struct
 
+from batchwright.batchfile.undecodable import UNDECODABLE
+
 FORMAT_VERSION: Final = 1
 """Of every record and work object, and part of each fingerprint."""
 RANGES_VERSION: Final = 2
@@ -105,5 +107,5 @@ def decode_record(data: bytes, kind: type[R]) -> R:
             known = " and ".join(map(str, READABLE_VERSIONS))
             raise RecordError(f"{kind.__name__} of version {version}; this program reads the versions {known}")
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise RecordError(f"not a readable {kind.__name__}: {error}") from error

@@ -7,13 +7,14 @@ what it skips) numbers that overflow and invalid UTF-8. So a line is checked by 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeGuard
 
-from msgspec import DecodeError, Raw, Struct, ValidationError
+from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
 from batchwright.api.batchjob import Endpoint
 from batchwright.batchfile import errors
 from batchwright.batchfile.errors import FileError
 from batchwright.batchfile.line_shape import MAX_CUSTOM_ID_LENGTH
+from batchwright.batchfile.undecodable import UNDECODABLE
 
 ENVELOPE_BYTES: Final = 1024 * 1024
 """What a line may have around its body: custom_id, method, url, white space."""
@@ -29,10 +30,6 @@ REQUIRED_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     Endpoint.RERANK: ("query", "documents"),
 }
 """Fields of the body beside `model` that each endpoint needs. The server checks the rest."""
-
-REFUSALS: Final = (DecodeError, RecursionError, UnicodeDecodeError)
-"""What decoding raises."""
-assert issubclass(ValidationError, DecodeError), "a value of a wrong type is refused like a wrong text"
 
 
 class RequestLine(Struct, gc=False):
@@ -65,7 +62,7 @@ def read_request(line: bytes) -> RequestLine:
     """
     try:
         return _request.decode(line)
-    except REFUSALS as error:
+    except UNDECODABLE as error:
         raise ValueError("the line is not the one that was planned") from error
 
 
@@ -73,7 +70,7 @@ def read_object(line: bytes) -> dict[str, Any] | None:
     """The whole line, strictly; None where it is no JSON object."""
     try:
         value = _anything.decode(line)
-    except REFUSALS:
+    except UNDECODABLE:
         return None
     return value if isinstance(value, dict) else None
 
@@ -82,7 +79,7 @@ def read_custom_id(line: bytes) -> str | None:
     """The id of a line of which nothing else is known to be right, None where there is none. Fast."""
     try:
         return _identified.decode(line).custom_id
-    except REFUSALS:
+    except UNDECODABLE:
         return None
 
 

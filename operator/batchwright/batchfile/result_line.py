@@ -11,6 +11,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.json import Decoder
 
+from batchwright.batchfile.undecodable import UNDECODABLE
+
 MAX_KEPT_TEXT: Final = 4096
 """Characters kept of an answer that is no JSON, such as a proxy's HTML page."""
 MAX_SERVER_ERROR_BYTES: Final = 64 * 1024
@@ -88,7 +90,7 @@ def _is_json(body: bytes) -> bool:
     try:
         body.decode()
         msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except UNDECODABLE:
         return False
     return True
 
@@ -171,7 +173,7 @@ def read_finished_line(line: bytes) -> FinishedLine:
     """
     try:
         return _finished.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise ValueError(f"not a result line: {error}") from error
 
 

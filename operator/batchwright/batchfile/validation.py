@@ -16,7 +16,6 @@ from batchwright.batchfile.input_index import InputIndex
 from batchwright.batchfile.line_shape import ExpectedLine, LineShape
 from batchwright.batchfile.lines import OversizeLine, is_blank
 from batchwright.batchfile.request_line import (
-    REFUSALS,
     REQUIRED_FIELDS,
     body_size,
     check_body,
@@ -25,9 +24,10 @@ from batchwright.batchfile.request_line import (
     read_custom_id,
     read_object,
 )
+from batchwright.batchfile.undecodable import UNDECODABLE
 
 MAX_LISTED_ERRORS: Final = 1000
-_UNEXPECTED: Final = (*REFUSALS, TypeError)
+_UNEXPECTED: Final = (*UNDECODABLE, TypeError)
 """What the decoder of expected lines raises; a TypeError where a line is an OversizeLine."""
 _ENDPOINTS = tuple(str(endpoint) for endpoint in Endpoint)
 

@@ -15,6 +15,7 @@ import msgspec
 
 from batchwright.api import names
 from batchwright.batchfile.layout import OutputLayout
+from batchwright.batchfile.undecodable import UNDECODABLE
 from batchwright.gateway import errors, ids
 from batchwright.gateway.batches.rendering import LISTED_ERRORS, ended_at, listed_errors, read_status
 from batchwright.gateway.context import Gateway
@@ -156,5 +157,5 @@ def _written_errors(gateway: Gateway, record: BatchRecord) -> Iterator[BatchErro
     for line in text.split(b"\n")[:LISTED_ERRORS]:
         try:
             yield msgspec.json.decode(line, type=BatchError)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the last one is cut, or a tenant wrote it
+        except UNDECODABLE:  # the last one is cut, or a tenant wrote it
             return

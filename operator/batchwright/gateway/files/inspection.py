@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from batchwright.batchfile.lines import BYTE_ORDER_MARK, WHITE_SPACE
+from batchwright.batchfile.undecodable import UNDECODABLE
 from batchwright.gateway import errors
 from batchwright.gateway.errors import ApiError
 from batchwright.gateway.files.form import FILE
@@ -156,7 +157,7 @@ def model_of(line: bytes) -> str | None:
     """The model that a line asks for; None where it names none, or is no request: validation will say so."""
     try:
         model = msgspec.json.decode(line, type=_Line).body.model
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
     return model if len(model) <= LONGEST_MODEL else None
 

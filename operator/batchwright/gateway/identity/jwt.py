@@ -13,6 +13,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from batchwright.batchfile.undecodable import UNDECODABLE
+
 LEEWAY_SECONDS: Final = 300.0
 """By so much the clocks of the API server and of this machine may differ."""
 _FORM: Final = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+")
@@ -51,7 +53,7 @@ def read_claims(text: str) -> Claims | None:
     try:
         header = msgspec.json.decode(_decoded(form[1]), type=_Header)
         claims = msgspec.json.decode(_decoded(form[2]), type=_Claims)
-    except (binascii.Error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (binascii.Error, *UNDECODABLE):
         return None
     if header.alg.lower() in ("", "none"):
         return None

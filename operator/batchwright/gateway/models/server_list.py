@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from batchwright.api.batchjob import Server
 from batchwright.api.defaults import DEFAULT_SERVICE_PORT
+from batchwright.batchfile.undecodable import UNDECODABLE
 from batchwright.gateway import errors
 from batchwright.gateway.errors import ApiError
 from batchwright.gateway.models.listing import CREATED, ModelObject
@@ -40,7 +41,7 @@ def fetch_models(server: Server, namespace: str) -> list[ModelObject]:
         return [
             ModelObject.model_validate({"object": "model", "created": CREATED, "owned_by": "", **one}) for one in listed
         ]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError, ValidationError):
+    except (*UNDECODABLE, TypeError, KeyError, ValidationError):
         raise _bad("answered with no list of models") from None
 
 

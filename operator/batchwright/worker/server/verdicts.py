@@ -15,6 +15,7 @@ from msgspec import Struct
 from batchwright.batchfile.answer import Reading, read_answer
 from batchwright.batchfile.counts import Usage
 from batchwright.batchfile.result_line import error_body, is_success, without_lone_surrogates
+from batchwright.batchfile.undecodable import UNDECODABLE
 from batchwright.worker.transport.errors import (
     AnswerTimeout,
     AnswerTooLarge,
@@ -203,7 +204,7 @@ def _read_error(body: bytes) -> _Told:
     """What a body tells of an error; nothing where it is none."""
     try:
         read = msgspec.json.decode(body, type=_Envelope)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return _Told()
     return read.error or read
 
