@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final, get_args
 
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 
 from batchwright.gateway import errors
 from batchwright.gateway.batches import schema
@@ -11,11 +11,10 @@ from batchwright.gateway.batches.cancelling import cancel
 from batchwright.gateway.batches.creation import create_batch
 from batchwright.gateway.batches.current import current
 from batchwright.gateway.batches.finding import find_batch
-from batchwright.gateway.batches.idempotency import HEADER
 from batchwright.gateway.batches.listing import list_batches
 from batchwright.gateway.batches.rendering import batch_of
 from batchwright.gateway.context import Gateway
-from batchwright.gateway.http.dependencies import authenticated, note_batch
+from batchwright.gateway.http.dependencies import IdempotencyKey, authenticated, note_batch
 from batchwright.gateway.http.json_body import documented, json_body
 from batchwright.gateway.principal import Principal
 from batchwright.gateway.records.batch_record import OPENAI, Status
@@ -39,10 +38,7 @@ def router(gateway: Gateway) -> APIRouter:
         request: Request,
         principal: Annotated[Principal, Depends(authenticated(gateway, "create"))],
         asked: Annotated[schema.CreateBatch, Depends(json_body(schema.CreateBatch))],
-        key: Annotated[
-            str | None,
-            Header(alias=HEADER, description="The same key and request again give the same batch, for 24 hours."),
-        ] = None,
+        key: IdempotencyKey = None,
     ) -> BatchJSON:
         record, state = create_batch(gateway, principal, asked, key)
         note_batch(request, record.id)

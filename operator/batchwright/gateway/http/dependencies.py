@@ -1,14 +1,21 @@
 """What routes ask FastAPI for."""
 
 from collections.abc import Callable
+from typing import Annotated
 
-from fastapi import Request
+from fastapi import Header, Request
 
 from batchwright.gateway import errors, ids
+from batchwright.gateway.batches.idempotency import HEADER
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
 from batchwright.gateway.http.protocol import OVERLOADED
 from batchwright.gateway.principal import Principal, Verb
+
+IdempotencyKey = Annotated[
+    str | None, Header(alias=HEADER, description="The same key and request again give the same batch, for 24 hours.")
+]
+"""The parameter of a route that makes a batch."""
 
 
 async def not_overloaded(request: Request) -> None:

@@ -3,16 +3,15 @@
 from http import HTTPStatus
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 
 from batchwright.gateway.batches.cancelling import cancel
 from batchwright.gateway.batches.current import current
 from batchwright.gateway.batches.finding import find_batch
-from batchwright.gateway.batches.idempotency import HEADER
 from batchwright.gateway.batches.listing import list_batches
 from batchwright.gateway.context import Gateway
 from batchwright.gateway.errors import ApiError
-from batchwright.gateway.http.dependencies import authenticated, note_batch
+from batchwright.gateway.http.dependencies import IdempotencyKey, authenticated, note_batch
 from batchwright.gateway.http.json_body import documented, json_body
 from batchwright.gateway.principal import Principal
 from batchwright.gateway.records.batch_record import PATHS
@@ -44,10 +43,7 @@ def router(gateway: Gateway) -> APIRouter:
         *,
         principal: Annotated[Principal, may_create],
         asked: Annotated[CreateBatch, Depends(json_body(CreateBatch))],
-        key: Annotated[
-            str | None,
-            Header(alias=HEADER, description="The same key and request again give the same batch, for 24 hours."),
-        ] = None,
+        key: IdempotencyKey = None,
     ) -> CreatedBatch:
         record, state = create_batch(gateway, principal, asked, cluster=cluster, framework=framework, key=key)
         note_batch(request, record.id)
