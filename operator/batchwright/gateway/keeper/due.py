@@ -64,21 +64,22 @@ class Schedule(Generic[R]):
             place = (entry.namespace, entry.identity)
             known, stored = before.get(place), None
             if known is None or known.etag != entry.etag:
-                try:
-                    stored = self._read(*place)
-                    if stored is None:  # deleted since it was listed
-                        continue
-                    known = _Known(stored.etag, self._when(stored.record))
-                except (ValueError, OverflowError):
-                    # Of another version of the gateway, or damaged. The others have their turn all the same.
-                    logger.exception("the record %s of %s can't be read", *reversed(place))
+                stored, known = self._look(place)
+                if known is None:
                     continue
             self._known[place] = known
             if known.due is not None and known.due <= now:
-                try:
-                    stored = stored or self._read(*place)
-                except ValueError:  # damaged since it was listed
-                    logger.exception("the record %s of %s can't be read", *reversed(place))
-                    continue
+                if stored is None:
+                    stored, _ = self._look(place)
                 if stored is not None:
                     yield stored
+
+    def _look(self, place: tuple[str, str]) -> tuple[Stored[R], _Known] | tuple[None, None]:
+        """A record and what to remember of it; nothing where it was deleted since it was listed, or can't be read."""
+        try:
+            stored = self._read(*place)
+            return (None, None) if stored is None else (stored, _Known(stored.etag, self._when(stored.record)))
+        except (ValueError, OverflowError):
+            # Of another version of the gateway, or damaged. The others have their turn all the same.
+            logger.exception("the record %s of %s can't be read", *reversed(place))
+            return None, None
