@@ -119,8 +119,9 @@ def _withdraw(gateway: Gateway, stored: Stored[BatchRecord], answer: ApiError) -
     Where somebody else has made its BatchJob, or may yet make it, the batch stays, and the client hears of it.
     """
     record = stored.record
+    failed = failed_state(record, gateway.clock(), BatchError(str(answer.code), answer.message))
     try:
-        now = end_unstarted(gateway, stored, failed_state(record, gateway.clock(), BatchError(*_why(answer)))).record
+        now = end_unstarted(gateway, stored, failed).record
     except (StorageError, KubernetesError) as error:
         logger.warning("%s is refused, and can't be withdrawn: %s; it is tried again", record.id, error)
         return record
@@ -131,7 +132,3 @@ def _withdraw(gateway: Gateway, stored: Stored[BatchRecord], answer: ApiError) -
     except (StorageError, RecordNotDeleted) as error:
         logger.warning("%s is refused, and stays in lists as failed: %s", record.id, error)
     raise answer
-
-
-def _why(answer: ApiError) -> tuple[str, str]:
-    return str(answer.code), answer.message
