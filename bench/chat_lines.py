@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from load import PATH
+from random_texts import random_texts
 
 WORDS, PROMPT_BYTES = 2000, 80
 """A prompt is shorter than a block of the prefix cache: nobody finds in it what another one has left there."""
@@ -14,11 +15,9 @@ WORDS, PROMPT_BYTES = 2000, 80
 
 def chat_bodies(count: int, model: str, max_tokens: int, seed: int) -> Iterator[dict[str, Any]]:
     """Give so many requests; all answers have `max_tokens`, so that each contender has the same work done."""
-    chance = random.Random(seed)
-    words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 9))) for _ in range(WORDS)]
+    text = random_texts(random.Random(seed), WORDS)
     for _ in range(count):
-        text = " ".join(chance.choices(words, k=PROMPT_BYTES // 4))[:PROMPT_BYTES]
-        message = {"role": "user", "content": text}
+        message = {"role": "user", "content": text(PROMPT_BYTES)}
         yield {"model": model, "messages": [message], "max_tokens": max_tokens, "ignore_eos": True}
 
 

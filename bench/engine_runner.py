@@ -1,18 +1,16 @@
 """vLLM's own batch runner (`run-batch`) on an input: an engine without HTTP, which it starts and ends itself."""
 
-import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 from engine_watch import watched
 from servers.process import free_port
-from servers.vllm import MODEL, installation
+from servers.vllm import installation
 
 PROGRAM = "vllm.entrypoints.openai.run_batch"
 READING = b"Reading batch from"
@@ -37,12 +35,14 @@ def run_batch(source: Path, lines: int, flags: Sequence[str]) -> RunnerRan:
     Raises:
         RuntimeError: it failed, or not every request has an answer.
     """
+    from hack.vllm import serving
+
     with tempfile.TemporaryDirectory(prefix="bench-runner-") as name:
         folder, port = Path(name), free_port()
         output, log = folder / "output.jsonl", folder / "log"
-        arguments = ["--input-file", str(source), "--output-file", str(output), "--enable-metrics"]
-        arguments += ["--host", "127.0.0.1", "--port", str(port), *flags]
-        with _running(arguments, log) as process:
+        files = ("--input-file", str(source), "--output-file", str(output))
+        command = serving.command(installation(), *files, "--enable-metrics", *flags, port=port, module=PROGRAM)
+        with serving.running(command, log) as process:
             _wait(process, log, LOAD_SECONDS, lambda: READING in log.read_bytes())
             with watched(f"http://127.0.0.1:{port}") as watch:
                 started = time.perf_counter()
@@ -51,22 +51,6 @@ def run_batch(source: Path, lines: int, flags: Sequence[str]) -> RunnerRan:
         if refused := output.read_bytes().count(b'"status_code":400'):
             raise RuntimeError(f"{refused} of {lines} requests were refused")
     return RunnerRan(seconds, fmean(watch.running))
-
-
-@contextmanager
-def _running(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    from hack.vllm.serving import ENVIRONMENT, end_group
-
-    installed = installation()
-    command = [str(installed.python), "-m", PROGRAM, "--model", str(installed.model(MODEL))]
-    command += ["--served-model-name", MODEL, "--enforce-eager", *arguments]
-    with log.open("wb") as file:
-        environment = {**os.environ, **ENVIRONMENT}
-        process = subprocess.Popen(command, stdout=file, stderr=file, env=environment, start_new_session=True)
-    try:
-        yield process
-    finally:
-        end_group(process)
 
 
 def _wait(process: subprocess.Popen[bytes], log: Path, seconds: float, condition: Callable[[], bool]) -> None:

@@ -1,5 +1,6 @@
-"""What a vLLM server does while somebody sends to it, read from its own metrics."""
+"""What a vLLM server says of itself, and does while somebody sends to it, read from its own metrics."""
 
+import json
 import re
 import threading
 import time
@@ -26,6 +27,11 @@ def read_text(url: str) -> str:
     """Read what lies at a URL."""
     with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer:
         return str(answer.read().decode())
+
+
+def served_model(url: str) -> str:
+    """Ask a server for the name of its model."""
+    return str(json.loads(read_text(f"{url}/v1/models"))["data"][0]["id"])
 
 
 @dataclass(frozen=True, slots=True)

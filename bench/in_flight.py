@@ -9,7 +9,6 @@ the start of processes nor the last requests are in them. See bench/README.md.
 """
 
 import argparse
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -18,7 +17,7 @@ from statistics import median
 
 from bare_client import measure_bare
 from chat_lines import write_chats
-from engine_watch import Steady, read_text, watched
+from engine_watch import Steady, served_model, watched
 from servers.vllm import FLAGS, vllm_or
 from worker_processes import Work, open_work, run_workers
 
@@ -54,7 +53,7 @@ def run_batch_workers(url: str, folder: Path, lines: int, workers: int, in_fligh
 def write_input(path: Path, source: Path | None, lines: int, url: str) -> int:
     """Write the first lines of the source, or short chats for the server's model; tells how many there are."""
     if source is None:
-        model = json.loads(read_text(f"{url}/v1/models"))["data"][0]["id"]
+        model = served_model(url)
         write_chats(path, lines, model=model, max_tokens=MAX_TOKENS)
         return lines
     with source.open("rb") as file:

@@ -14,7 +14,6 @@ import asyncio
 import json
 import multiprocessing
 import random
-import re
 import statistics
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine_watch import metric
 from load import PATH, make_body, make_line
 from servers.vllm import MODEL, vllm
 from stages import open_stage_in
@@ -187,30 +187,29 @@ async def watch(url: str, options: argparse.Namespace, chance: random.Random, *,
             task.add_done_callback(sent.discard)
             next_at += chance.expovariate(options.rate)
 
-    async def metric(name: str) -> float:
+    async def counted(name: str) -> float:
         async with session.get(f"{url}/metrics") as response:
-            text = await response.text()
-        return sum(float(value) for value in re.findall(rf"^vllm:{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE))
+            return metric(await response.text(), name)
 
     async def look() -> None:
         while True:
-            waiting.append(await metric("num_requests_waiting"))
+            waiting.append(await counted("num_requests_waiting"))
             await asyncio.sleep(0.25)
 
     headers = {"Content-Type": "application/json", "X-Vllm-Priority": "0"}
     async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=0)) as session:
         async with asyncio.timeout(START_SECONDS):
-            started = await metric("request_success_total")
-            while worker and await metric("request_success_total") < started + 20:  # noqa: ASYNC110 - nothing tells
+            started = await counted("request_success_total")
+            while worker and await counted("request_success_total") < started + 20:  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0.1)
         looking = asyncio.create_task(look())
         await come_and_go(SETTLING_SECONDS)
         latencies.clear()
         waiting.clear()
-        before, began = await metric("request_success_total"), time.perf_counter()
+        before, began = await counted("request_success_total"), time.perf_counter()
         await come_and_go(options.seconds)
         answered, seconds = len(latencies), time.perf_counter() - began
-        done = await metric("request_success_total") - before
+        done = await counted("request_success_total") - before
         looking.cancel()
         await asyncio.gather(*sent)
     ordered = sorted(latencies)

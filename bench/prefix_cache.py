@@ -10,22 +10,21 @@ server's own count (vllm:prefix_cache_hits and queries, in tokens). The server m
 """
 
 import argparse
-import json
 import random
 import re
 import tempfile
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from engine_watch import read_text, served_model
 from orders import ORDERS
+from random_texts import random_texts
 from servers.vllm import vllm_or
 from worker_processes import Work, open_work, run_workers, write_input
 
-TIMEOUT_SECONDS = 10.0
 VLLM_FLAGS = ("--max-model-len", "2048", "--num-gpu-blocks-override", "192")
 """192 blocks of 128 tokens are fewer than half of what the prefixes are by default."""
 LINES_PER_SHARD = 1000
@@ -54,11 +53,7 @@ class Result:
 def bodies(wanted: Input, model: str, seed: int) -> Iterator[dict[str, Any]]:
     """Requests whose system prompts follow one another by chance; texts of their own for each seed."""
     chance = random.Random(seed)
-    words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 9))) for _ in range(2000)]
-
-    def text(length: int) -> str:
-        return " ".join(chance.choices(words, k=length // 4))[:length]
-
+    text = random_texts(chance, 2000)
     prefixes = [text(wanted.prefix_bytes) for _ in range(wanted.prefixes)]
     for _ in range(wanted.lines):
         system = {"role": "system", "content": chance.choice(prefixes)}
@@ -67,13 +62,8 @@ def bodies(wanted: Input, model: str, seed: int) -> Iterator[dict[str, Any]]:
         yield {"model": model, "messages": [system, user], "max_tokens": tokens, "ignore_eos": True}
 
 
-def read(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer:
-        return str(answer.read().decode())
-
-
 def counters(url: str) -> dict[str, float]:
-    found = {name: float(value) for name, value in COUNTER.findall(read(f"{url}/metrics"))}
+    found = {name: float(value) for name, value in COUNTER.findall(read_text(f"{url}/metrics"))}
     if not found:
         raise RuntimeError(f"{url}/metrics counts no prefix cache: it must be a vLLM with prefix caching")
     return found
@@ -82,7 +72,7 @@ def counters(url: str) -> dict[str, float]:
 def run_once(url: str, made: Input, seed: int, concurrency: int, order: str) -> Result:
     from batchwright.worker.plan import plan
 
-    model = json.loads(read(f"{url}/v1/models"))["data"][0]["id"]
+    model = served_model(url)
     with tempfile.TemporaryDirectory(prefix="bench-prefix-") as name:
         work = Work(Path(name), url, LINES_PER_SHARD, 1, concurrency, order)
         write_input(work.folder, bodies(made, model, seed))
@@ -129,7 +119,7 @@ def measure(url: str, arguments: argparse.Namespace) -> None:
             results[order].append(result)
             found = f"{result.hits:.0f} of {result.queried:.0f} tokens"
             print(f"round {number + 1}, {order}: {found}, {result.seconds:.1f} s", flush=True)
-    if size := CACHE.search(read(f"{url}/metrics")):
+    if size := CACHE.search(read_text(f"{url}/metrics")):
         print(f"the server's cache holds {size[1]} tokens")
     show(results, made)
 

@@ -9,16 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from random_texts import random_texts
+
 from batchwright.batchfile.request_line import read_request
 from batchwright.worker.run.shard_order import sending_order
 
 LINES, ROUNDS = 1000, 15
 CHANCE = random.Random(1)
-WORDS = ["".join(CHANCE.choices("abcdefghijklmnopqrstuvwxyz", k=CHANCE.randint(2, 9))) for _ in range(3000)]
-
-
-def text(length: int) -> str:
-    return " ".join(CHANCE.choices(WORDS, k=length // 4))[:length]
+text = random_texts(CHANCE, 3000)
 
 
 def lines(prefixes: list[str], question_bytes: int) -> Iterator[bytes]:

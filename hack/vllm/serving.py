@@ -12,7 +12,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,21 +54,27 @@ class VllmServer:
 
 
 def command(
-    installation: Installation, *flags: str, model: str = "tiny", served_name: str = "", port: int
+    installation: Installation,
+    *flags: str,
+    model: str = "tiny",
+    served_name: str = "",
+    port: int,
+    module: str = MODULE,
 ) -> list[str]:
-    """What starts a server on the loopback address.
+    """What starts a server on the loopback address, or another program of vLLM's that takes the same flags.
 
     Args:
         installation: whose vLLM and models.
-        flags: more flags of vLLM's server.
+        flags: more flags of the program.
         model: the model's name in the installation.
         served_name: the name that requests use, the model's own if empty.
         port: where it listens.
+        module: the program's.
     """
     named = ("--model", str(installation.model(model)), "--served-model-name", served_name or model)
     # Without --enforce-eager it would compile for minutes.
     return [
-        *(str(installation.python), "-m", MODULE, *named, "--host", HOST, "--port", str(port), "--enforce-eager"),
+        *(str(installation.python), "-m", module, *named, "--host", HOST, "--port", str(port), "--enforce-eager"),
         *flags,
     ]
 
@@ -104,9 +110,27 @@ def vllm_server(
     """
     port = port or _free_port()
     log = log or _temporary_log(model)
+    started = command(installation, *flags, model=model, served_name=served_name, port=port)
+    with running(started, log, environment) as process:
+        server = VllmServer(f"http://{HOST}:{port}", served_name or model, process.pid, log)
+        _wait_until_it_answers(server, process)
+        yield server
+
+
+@contextmanager
+def running(
+    arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A program of vLLM's, which may be at its start still; it and all its children are gone when the block ends.
+
+    Args:
+        arguments: of `command`, or such; paths in them are absolute, since it runs in the root folder.
+        log: gets what it prints.
+        environment: more environment variables, or others than `ENVIRONMENT` has.
+    """
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command(installation, *flags, model=model, served_name=served_name, port=port),
+            arguments,
             env={**os.environ, **ENVIRONMENT, **(environment or {})},
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -114,10 +138,8 @@ def vllm_server(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    server = VllmServer(f"http://{HOST}:{port}", served_name or model, process.pid, log)
     try:
-        _wait_until_it_answers(server, process)
-        yield server
+        yield process
     finally:
         end_group(process)
 
