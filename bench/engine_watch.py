@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from statistics import fmean
 
 TIMEOUT_SECONDS = 10.0
@@ -84,9 +85,17 @@ class EngineWatch:
         self.running.append(metric(text, "num_requests_running"))
         self.waiting.append(metric(text, "num_requests_waiting"))
 
-    def _watch(self, over: threading.Event) -> None:
-        while not over.wait(POLL_SECONDS):
+    def _look_if_there(self) -> bool:
+        """A batch runner is gone once it is done. Whether anything is missing for it, `steady` says."""
+        try:
             self._look()
+        except (OSError, HTTPException):
+            return False
+        return True
+
+    def _watch(self, over: threading.Event) -> None:
+        while not over.wait(POLL_SECONDS) and self._look_if_there():
+            pass
 
 
 @contextmanager
@@ -102,4 +111,4 @@ def watched(url: str) -> Iterator[EngineWatch]:
     finally:
         over.set()
         watching.join()
-        watch._look()
+        watch._look_if_there()
