@@ -1,9 +1,6 @@
 """Applying a BatchJob again: what was answered for good stands, the rest is done, and nothing is mixed."""
 
-import itertools
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,61 +13,14 @@ from batchwright.api.undone import Undone
 from batchwright.batchfile.plan_record import PlanRecord, decode_record
 from batchwright.storage.errors import StorageUnavailable
 from batchwright.storage.file import FileStore
-from batchwright.storage.protocol import DeleteFailure, ObjectInfo
+from batchwright.storage.protocol import DeleteFailure
 from batchwright.worker.merge import merge
 from batchwright.worker.plan import plan
 from fixtures.fault_proxy import FaultProxy, IgnoreConditions
+from fixtures.resubmission import FINAL, LINES, PASSING, is_exact, sent, work_objects
 from fixtures.s3 import S3Bucket
-from fixtures.worker import JobUnderTest, Place, bucket_place, chat_line, chat_lines, folder_place, ids, wait_until
+from fixtures.worker import JobUnderTest, Place, bucket_place, chat_line, chat_lines, folder_place, ids
 from stub.harness import StubProcess
-
-FINAL = "status=400"
-PASSING = "status=500,times=1"
-"""Fails the first time. Without retries that is the end of it, and the next BatchJob's try succeeds."""
-
-
-def line(number: int) -> dict[str, Any]:
-    """Of 24 lines in shards of 4: shards 1 and 2 have a line that passes later, 2 and 3 one that never will."""
-    switches = {5: PASSING, 8: PASSING, 9: FINAL, 13: FINAL}
-    return chat_line(f"id-{number}", switches.get(number))
-
-
-LINES = [line(number) for number in range(24)]
-GOOD = [f"id-{number}" for number in range(24) if number not in (9, 13)]
-
-
-@pytest.fixture
-def failing(job: JobUnderTest) -> JobUnderTest:
-    """A job two of whose requests fail for good, and two for once."""
-    return job.with_spec(sharding={"linesPerShard": 4}, requests={"retries": 0}).input(LINES)
-
-
-def sent(stub: StubProcess) -> Counter[str]:
-    return Counter(stub.arrivals().arrived)
-
-
-def is_exact(job: JobUnderTest, report: MergeReport, lines: Iterable[dict[str, Any]] = LINES) -> bool:
-    """Asserts that results and errors are the lines in input order, and that the totals are theirs."""
-    names = (report.output, report.errors, report.retry)
-    results, errors, retry = (job.published(one.uri.rpartition("/")[2]) if one else [] for one in names)
-    wanted = ids(lines)
-    assert sorted(ids(results) + ids(errors), key=wanted.index) == wanted
-    for some in (results, errors, retry):
-        assert ids(some) == sorted(ids(some), key=wanted.index)
-    assert ids(retry) == ids(errors)
-    assert (report.request_counts.completed, report.request_counts.failed) == (len(results), len(errors))
-    bodies = [result["response"]["body"] for result in results]
-    assert report.usage.total_tokens == sum(body["usage"]["total_tokens"] for body in bodies)
-    assert report.finish_reasons == Counter(body["choices"][0]["finish_reason"] for body in bodies)
-    codes = [str(one["response"]["status_code"]) if one["response"] else one["error"]["code"] for one in errors]
-    assert report.error_codes == Counter(codes)
-    return True
-
-
-def work_objects(job: JobUnderTest, fingerprint: str) -> set[str]:
-    store = job.stage().output_store
-    prefix = job.stage().layout.work(fingerprint).prefix
-    return {info.key.removeprefix(prefix).partition("/")[0] for info in store.list(prefix)}
 
 
 @pytest.fixture(params=["volume", "bucket"])
@@ -291,138 +241,6 @@ def test_nothing_failed_so_there_are_no_errors_to_copy(job: JobUnderTest, stub: 
     assert is_exact(job, job.complete(), chat_lines(6))
     assert sent(stub).total() == 8
     assert not (Path(job.place.output_uri.removeprefix("file://")) / "job" / "errors.jsonl").exists()
-
-
-class Killed(Exception):  # noqa: N818 - no error: the process is gone
-    """The process ends here."""
-
-
-class KilledStore(FileStore):
-    """A volume whose user is killed when it writes or joins for the n-th time."""
-
-    def __init__(self, root: Path, left: int) -> None:
-        super().__init__(root)
-        self._left = itertools.count(left, -1)
-
-    def _live(self) -> None:
-        if next(self._left) <= 0:
-            raise Killed
-
-    def write(self, key: str, data: bytes, *, if_none_match: bool = False, if_match: str | None = None) -> ObjectInfo:
-        self._live()
-        return super().write(key, data, if_none_match=if_none_match, if_match=if_match)
-
-    def join(self, key: str, *arguments: Any, **options: Any) -> ObjectInfo:
-        self._live()
-        return super().join(key, *arguments, **options)
-
-
-def plan_and_be_killed(job: JobUnderTest, writes: int) -> bool:
-    """Plan, and be killed after so many writes; whether that was before the end."""
-    stage = job.stage()
-    root = Path(stage.output_store.uri("").removeprefix("file://"))
-    try:
-        plan(replace(stage, output_store=KilledStore(root, writes)), server_patience=0.0)
-    except Killed:
-        return True
-    return False
-
-
-def kills_until_it_is_through(job: JobUnderTest) -> int:
-    """How often a plan is killed that is let write once more each time."""
-    return next(number for number in itertools.count() if not plan_and_be_killed(job, number))
-
-
-class TestKilledPlan:
-    """At whatever write the plan is killed, the next one makes it whole, or leaves it alone."""
-
-    def test_the_next_one_goes_on(self, failing: JobUnderTest, stub: StubProcess) -> None:
-        failing.complete()
-        kills = kills_until_it_is_through(failing)
-        assert kills > 5, "each attempt found what those before it had written, and came further"
-        planned = failing.plan()
-        assert planned.reused is not None
-        assert planned.fingerprint[-2:] == "-2"
-        failing.work(planned)
-        assert is_exact(failing, failing.merge(planned))
-        assert sent(stub).total() == 24 + 2
-
-    def test_what_is_half_seeded_is_never_taken_for_whole(self, failing: JobUnderTest) -> None:
-        """The results are gone by the next plan, which even cuts the input into other shards."""
-        lines = [chat_line(f"id-{n}", "status=500" if n == 0 else None) for n in range(12)]
-        job = failing.with_spec(sharding={"parallelism": 2}).input(lines)
-        generations, left = set(), set()
-        for writes in itertools.count():
-            job = replace(job, name=f"killed-after-{writes}")
-            job.complete()
-            if not plan_and_be_killed(job, writes):
-                break
-            Path(job.place.output_uri.removeprefix("file://"), job.name, "results.jsonl").unlink()
-            planned = job.with_spec(sharding={"parallelism": 3}).plan()
-            assert (planned.reused, planned.shards) == (None, 3), f"killed after {writes} writes"
-            generations.add(planned.fingerprint[16:])
-            if planned.fingerprint.endswith("-3"):
-                left |= work_objects(job, f"{planned.fingerprint[:16]}-2")
-            job.work(planned)
-            assert is_exact(job, job.merge(planned), lines)
-        assert writes > 7
-        assert generations == {"-2", "-3"}, "one that was half seeded is left alone"
-        assert left == {"origin.json"}, "and the copies in it are deleted"
-
-
-def test_two_plans_at_once(failing: JobUnderTest, stub: StubProcess) -> None:
-    failing.complete()
-    with ThreadPoolExecutor(2) as both:
-        plans = [future.result(60) for future in [both.submit(failing.plan) for _ in range(2)]]
-    assert plans[0] == plans[1]
-    failing.work(plans[0])
-    assert is_exact(failing, failing.merge(plans[0]))
-    assert sent(stub).total() == 24 + 2
-
-
-class MergedMeanwhile(FileStore):
-    """A volume where another BatchJob's merge comes to its end just before shard records are listed."""
-
-    def __init__(self, root: Path, publish: Callable[[], object]) -> None:
-        super().__init__(root)
-        self._publish = [publish]
-
-    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
-        if prefix.endswith("/records/") and self._publish:
-            self._publish.pop()()
-        return super().list(prefix, start_after=start_after)
-
-
-def test_what_a_merge_publishes_in_the_midst_of_the_plan_stands(failing: JobUnderTest, stub: StubProcess) -> None:
-    """A BatchJob is deleted and applied again at once: its merge may still be at work."""
-    first = failing.plan()
-    failing.work(first)
-    stage = failing.stage()
-    root = Path(stage.output_store.uri("").removeprefix("file://"))
-    store = MergedMeanwhile(root, lambda: failing.merge(first))
-    again = plan(replace(stage, output_store=store), server_patience=0.0)
-    assert again.reused is not None
-    assert (again.reused.completed, again.reused.failed) == (20, 2)
-    failing.work(again)
-    assert is_exact(failing, failing.merge(again))
-    assert sent(stub).total() == 24 + 2
-
-
-def test_a_worker_that_is_killed_in_a_shard_that_stands_in_part(job: JobUnderTest, stub: StubProcess) -> None:
-    job = job.with_spec(sharding={"linesPerShard": 40}, requests={"retries": 0, "maxConcurrency": 2})
-    lines = [chat_line(f"id-{n}", PASSING if n % 2 else None) for n in range(40)]
-    job = job.input(lines).quick_to_start()
-    job.complete()
-    planned = job.plan()
-    assert planned.reused is not None
-    assert planned.reused.shards == 0
-    stub.switch(delay="0.1")
-    worker = job.start_worker(planned)
-    wait_until(lambda: sent(stub).total() > 46)
-    worker.kill()
-    job.start_worker(planned).wait()
-    assert is_exact(job, job.merge(planned), lines)
-    assert {times for name, times in sent(stub).items() if not int(name[3:]) % 2} == {1}, "what stood is not sent"
 
 
 def test_on_a_store_without_conditional_put(
