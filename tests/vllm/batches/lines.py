@@ -39,7 +39,8 @@ def texts(results: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {name: body["choices"][0]["message"]["content"] for name, body in bodies(results).items()}
 
 
-def gauge(url: str, name: str) -> int:
-    """One of the engine's metrics, now."""
+def gauge(url: str, *names: str) -> int:
+    """The sum of some of the engine's metrics, now."""
     answer = httpx.get(f"{url}/metrics", trust_env=False, timeout=30)
-    return int(sum(float(text.rsplit(" ", 1)[1]) for text in answer.text.splitlines() if text.startswith(f"{name}{{")))
+    named = tuple(f"{name}{{" for name in names)
+    return int(sum(float(text.rsplit(" ", 1)[1]) for text in answer.text.splitlines() if text.startswith(named)))
