@@ -10,7 +10,9 @@ from pathlib import Path
 
 from .commands import run, succeeds
 from .console import ClusterError, say
+from .locks import exclusive
 from .nodes import CNI_FOLDERS
+from .paths import cache_directory
 from .processes import SYSTEM_PATH
 
 # Command → Debian package. Looked for by command, since another vendor's package may bring it.
@@ -99,8 +101,10 @@ def _install(packages: Iterable[str]) -> None:
     say(f"installing {listed} ...")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     apt = ("apt-get", "-o", "DPkg::Lock::Timeout=300", "-q", "-y")
-    run(*apt, "update", timeout=600, environment=environment)
-    run(*apt, "install", "--no-install-recommends", *names, timeout=1800, environment=environment)
+    # For the lock on its lists apt-get doesn't wait, whatever it is told.
+    with exclusive(cache_directory() / "packages.lock", "another installation of packages"):
+        run(*apt, "update", timeout=600, environment=environment)
+        run(*apt, "install", "--no-install-recommends", *names, timeout=1800, environment=environment)
 
 
 def _operating_system() -> str:
