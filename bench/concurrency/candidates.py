@@ -25,7 +25,7 @@ class _Rule:
 
     def finished(self, now: float, seconds: float, in_flight: int, signal: Signal) -> None: ...
 
-    def loaded(self, now: float, load: ServerLoad) -> None: ...
+    def loaded(self, now: float, load: ServerLoad, in_flight: int) -> None: ...
 
     def restart(self, now: float) -> None:
         self.set(START)
@@ -137,7 +137,7 @@ class QueueOnly(_Rule):
         if signal is Signal.OVERLOAD:
             self.set(self.exact * 0.9)
 
-    def loaded(self, now: float, load: ServerLoad) -> None:
+    def loaded(self, now: float, load: ServerLoad, in_flight: int) -> None:
         self.set(self.exact * 0.9 if load.waiting or load.kv_cache_usage > 0.95 else self.exact + 3)
 
 

@@ -153,6 +153,8 @@ SLOTS = ServerSettings(slots=48)
 """Throughput grows up to 48 at once, then only the queue does."""
 BATCHING = ServerSettings(slots=256, half_speed=128.0)
 """As a GPU: 256 at once are three times as slow as one alone, and do 85 times the work."""
+FRONT_END = ServerSettings(slots=256, half_speed=256.0, front_end=0.0015)
+"""Answers of a tenth of a second: the engine would do more, and seems idle to whoever has many in flight."""
 CACHE = ServerSettings(slots=256, half_speed=128.0, cache=256.0)
 """Long answers fill the cache well before the slots."""
 
@@ -206,6 +208,19 @@ def scenarios() -> list[Scenario]:
         found.append(
             Scenario(f"cache, 4 workers, {kind}", server, workers=4, maximum=256, length=heavy(2.0), prompt=fixed(0.5))
         )
+    for kind, server in pairs_of(FRONT_END)[:2]:
+        found += [
+            Scenario(
+                f"short answers, {workers} workers, {kind}",
+                server,
+                workers=workers,
+                maximum=512 // workers,
+                length=fixed(0.1),
+                seconds=60,
+                settled=20,
+            )
+            for workers in (1, 4)
+        ]
     for kind, server in pairs_of(SLOTS):
         found += [
             Scenario(f"people, 1 worker, {kind}", server, maximum=256, people=20.0, seconds=240),

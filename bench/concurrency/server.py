@@ -14,6 +14,7 @@ from enum import Enum, auto
 from bench.concurrency.clock import Clock
 
 from batchwright.worker.server.concurrency import ServerLoad
+from batchwright.worker.server.load import AnswerTotals
 
 RECOMPUTED = 0.1
 """What a preempted request loses: its tokens are computed again, ten times as fast as they were generated."""
@@ -32,8 +33,13 @@ class Request:
     priority: int = 0
     prompt: float = 0.0
     """What it takes of the cache at its start, in the unit of work; it grows with its progress."""
+    came: float = 0.0
+    """When the server got it."""
     arrived: float = 0.0
+    """When the engine got it."""
     order: int = 0
+    began: float | None = None
+    """When it began to run; None while it never did."""
     started: float = 0.0
     """Virtual time at which it began to run."""
     running: bool = False
@@ -50,6 +56,8 @@ class ServerSettings:
     queue: float = math.inf
     """Requests that may wait; one more is refused at once."""
     metrics: bool = True
+    front_end: float = 0.0
+    """Seconds that its HTTP front end takes for each request, one after the other, before the engine sees it."""
 
 
 @dataclass(slots=True)
@@ -58,6 +66,8 @@ class Server:
     settings: ServerSettings
     down: bool = False
     preemptions: int = 0
+    totals: AnswerTotals = field(default_factory=lambda: AnswerTotals(0, 0.0, 0.0, 0.0))
+    _front_end_free: float = 0.0
     _virtual: float = 0.0
     _seen: float = 0.0
     _count: int = 0
@@ -69,11 +79,21 @@ class Server:
     _orders: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def submit(self, request: Request) -> None:
-        request.arrived = self.clock.now
+        request.came = self.clock.now
         request.order = next(self._orders)
         if self.down:
             self.clock.after(0.001, lambda: request.done(End.LOST))
+        elif self.settings.front_end:
+            self._front_end_free = max(self.clock.now, self._front_end_free) + self.settings.front_end
+            self.clock.after(self._front_end_free - self.clock.now, lambda: self._enter(request))
+        else:
+            self._enter(request)
+
+    def _enter(self, request: Request) -> None:
+        if self.down:
+            request.done(End.LOST)
             return
+        request.arrived = self.clock.now
         self._advance()
         full = self._count >= self.settings.slots or self._cache() + request.prompt > self.settings.cache
         if full and len(self._waiting) >= self.settings.queue:
@@ -122,6 +142,7 @@ class Server:
 
     def _begin(self, request: Request) -> None:
         request.running, request.started = True, self._virtual
+        request.began = self.clock.now if request.began is None else request.began
         self._count += 1
         self._prompts += request.prompt
         self._starts += self._virtual
@@ -173,4 +194,15 @@ class Server:
             ended.append(request)
         self._schedule()
         for request in ended:
+            self._note_answer(request)
             request.done(End.ANSWERED)
+
+    def _note_answer(self, request: Request) -> None:
+        now, totals = self.clock.now, self.totals
+        began = now if request.began is None else request.began
+        self.totals = AnswerTotals(
+            count=totals.count + 1,
+            seconds=totals.seconds + now - request.came,
+            queued=totals.queued + began - request.arrived,
+            worked_on=totals.worked_on + now - began,
+        )

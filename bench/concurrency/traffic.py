@@ -4,12 +4,13 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bench.concurrency.clock import Clock
 from bench.concurrency.server import End, Request, Server
 
 from batchwright.worker.server.concurrency import Limit, Signal
+from batchwright.worker.server.load import AnswerTotals, latest_answers
 
 Draw = Callable[[random.Random], float]
 SAMPLE_SECONDS = 1.0
@@ -48,6 +49,8 @@ class Worker:
     answered: list[tuple[float, float]] = field(default_factory=list)
     """When, and of how much work."""
     refused: int = 0
+    _totals: AnswerTotals | None = None
+    _sampled_at: float = 0.0
     _resting: int = 0
     _again: deque[tuple[float, int]] = field(default_factory=deque)
     """Lines that were refused and have rested: their length, and how often they were refused."""
@@ -107,7 +110,9 @@ class Worker:
 
     def _sample(self) -> None:
         if not self.server.down and self.in_flight and not self.stopped:
-            self.limit.loaded(self.clock.now, self.server.load())
+            latest = latest_answers(self._totals, self.server.totals, self.clock.now - self._sampled_at)
+            self._totals, self._sampled_at = self.server.totals, self.clock.now
+            self.limit.loaded(self.clock.now, replace(self.server.load(), latest=latest), self.in_flight)
             self.fill()
 
 

@@ -4,12 +4,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchwright.worker.server.adaptive_limit import INITIAL_LIMIT, AdaptiveLimit
-from batchwright.worker.server.concurrency import ServerLoad, Signal
-from batchwright.worker.server.load import read_load
+from batchwright.worker.server.concurrency import LatestAnswers, ServerLoad, Signal
+from batchwright.worker.server.load import read_metrics
 
 SECONDS = st.floats(0.0, 600.0)
 COUNTS = st.integers(0, 5000)
-LOADS = st.builds(ServerLoad, COUNTS, COUNTS, st.floats(0.0, 1.0))
+PART = st.floats(0.0, 4.0)
+LATEST = st.builds(LatestAnswers, COUNTS, PART, PART, PART)
+LOADS = st.builds(ServerLoad, COUNTS, COUNTS, st.floats(0.0, 1.0), st.none() | LATEST)
 FINISHED = st.tuples(SECONDS, st.floats(0.0, 2.0), st.sampled_from(Signal))
 EVENTS = st.lists(
     st.tuples(
@@ -23,7 +25,7 @@ EVENTS = st.lists(
 
 def happens(limit: AdaptiveLimit, now: float, event: object) -> None:
     if isinstance(event, ServerLoad):
-        limit.loaded(now, event)
+        limit.loaded(now, event, limit.limit)
     elif isinstance(event, tuple):
         seconds, used, signal = event
         limit.finished(now, seconds, max(1, int(limit.limit * used)), signal)
@@ -85,5 +87,6 @@ def test_the_same_events_give_the_same_limits(events: list[tuple[float, object, 
 def test_reading_the_load_never_fails(garbage: bytes) -> None:
     head = b"vllm:num_requests_running 1\nvllm:num_requests_waiting "
     for text in (garbage, head + garbage):
-        load = read_load(text)
+        metrics = read_metrics(text)
+        load = None if metrics is None else metrics.load
         assert load is None or (load.waiting >= 0 and load.running >= 0 and 0 <= load.kv_cache_usage <= 1)

@@ -149,10 +149,12 @@ class _Exchange:
             if state.settings.drain_error:
                 raise errors.shutting_down()
             return self._aborted(call.body, model)
+        came = time.monotonic()
         try:
             await state.capacity.take(priority)
         except QueueFullError:
             raise errors.queue_full(state.settings.queue_status, state.settings.queue_retry_after) from None
+        began = time.monotonic()
         try:
             if step.hang:
                 return await self._hang()
@@ -162,6 +164,7 @@ class _Exchange:
             return await self._finish(step, answer, call.key)
         finally:
             state.capacity.give_back()
+            state.stats.left_slot(queued=began - came, total=time.monotonic() - came)
 
     def _arrive(self, key: str, priority: int) -> int:
         log = self._state.log

@@ -1,5 +1,7 @@
 """What the server counts about itself, and how it shows it: as JSON and as vLLM's metrics."""
 
+import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -7,6 +9,24 @@ from typing import Any
 from stub.answers import Counts
 from stub.capacity import Capacity
 from stub.settings import Settings
+
+_BUCKETS = (
+    *(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0),
+    *(120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0, math.inf),
+)
+"""Upper bounds in seconds of vLLM's histograms."""
+
+
+class Histogram:
+    """How long something took, request by request."""
+
+    def __init__(self) -> None:
+        self.sum = 0.0
+        self.counts = [0] * len(_BUCKETS)
+
+    def observe(self, seconds: float) -> None:
+        self.sum += seconds
+        self.counts[bisect_left(_BUCKETS, seconds)] += 1
 
 
 class Stats:
@@ -33,6 +53,10 @@ class Stats:
         self.cached_tokens = 0
         self.generation_tokens = 0
         self.finished: Counter[str] = Counter()
+        self.latency = Histogram()
+        """From the wait for a slot to the answer."""
+        self.queue_time = Histogram()
+        self.inference_time = Histogram()
 
     def enter(self) -> None:
         self.total += 1
@@ -47,6 +71,12 @@ class Stats:
         self.cached_tokens += counts.cached
         self.generation_tokens += counts.completion
         self.finished[finish or "stop"] += 1
+
+    def left_slot(self, *, queued: float, total: float) -> None:
+        """A request has given its slot back; seconds that it waited for it, and of both together."""
+        self.queue_time.observe(queued)
+        self.inference_time.observe(total - queued)
+        self.latency.observe(total)
 
     def snapshot(self, capacity: Capacity, open_connections: int) -> dict[str, Any]:
         return {
@@ -107,6 +137,27 @@ def _lines(stats: Stats, capacity: Capacity, settings: Settings) -> Iterator[str
     for reason in ("stop", "length", "abort", "error", "repetition"):
         count = float(stats.finished[reason])
         yield f'vllm:request_success_total{{engine="0",finished_reason="{reason}",model_name="{model}"}} {count}\n'
+    histograms = (
+        ("e2e_request_latency_seconds", "Histogram of e2e request latency in seconds.", stats.latency),
+        ("request_queue_time_seconds", "Histogram of time spent in WAITING phase for request.", stats.queue_time),
+        (
+            "request_inference_time_seconds",
+            "Histogram of time spent in RUNNING phase for request.",
+            stats.inference_time,
+        ),
+    )
+    for name, text, histogram in histograms:
+        yield f"# HELP vllm:{name} {text}\n# TYPE vllm:{name} histogram\n"
+        yield from _samples(f"vllm:{name}", histogram, labels)
+
+
+def _samples(name: str, histogram: Histogram, labels: str) -> Iterator[str]:
+    total = 0
+    for bound, count in zip(_BUCKETS, histogram.counts, strict=True):
+        total += count
+        le = "+Inf" if math.isinf(bound) else bound
+        yield f'{name}_bucket{{{labels},le="{le}"}} {float(total)}\n'
+    yield f"{name}_count{{{labels}}} {float(total)}\n{name}_sum{{{labels}}} {histogram.sum}\n"
 
 
 def _escaped(value: str) -> str:

@@ -143,7 +143,8 @@ async def test_the_metrics_are_those_of_vllm() -> None:
         await client.post(chat("one two three", "cached=2"))
         busy = [asyncio.create_task(client.post(chat(str(n), "delay=30"))) for n in range(6)]
         await client.stub.wait_in_flight(6)
-        assert await _metrics(client) == {
+        metrics = await _metrics(client)
+        assert metrics == metrics | {
             "vllm:num_requests_running": 4,
             "vllm:num_requests_waiting": 2,
             "vllm:kv_cache_usage_perc": 1,
@@ -154,6 +155,8 @@ async def test_the_metrics_are_those_of_vllm() -> None:
             "vllm:prompt_tokens_cached_total": 2,
             "vllm:generation_tokens_total": 3,
             "vllm:request_success_total": 1,
+            "vllm:e2e_request_latency_seconds_count": 1,
+            "vllm:request_queue_time_seconds_count": 1,
         }
         await client.stub.switch(waiting=17, kv_cache_usage=0.97)
         metrics = await _metrics(client)
@@ -161,6 +164,17 @@ async def test_the_metrics_are_those_of_vllm() -> None:
         await client.stub.switch(slots=None)
         assert await client.stub.abort() == 6
         await asyncio.gather(*busy)
+
+
+async def test_the_times_of_answers_are_counted_as_by_vllm() -> None:
+    async with stub_client(slots=1) as client:
+        await asyncio.gather(*(client.post(chat(str(number), "delay=0.4")) for number in range(2)))
+        metrics = await _metrics(client)
+        assert metrics["vllm:e2e_request_latency_seconds_count"] == 2
+        # The second one waited while the first one was worked on.
+        assert metrics["vllm:request_queue_time_seconds_sum"] == pytest.approx(
+            metrics["vllm:e2e_request_latency_seconds_sum"] / 3, rel=0.25
+        )
 
 
 async def _metrics(client: Client) -> dict[str, float]:

@@ -34,6 +34,9 @@ OWN_SECONDS: Final = 15.0
 """Where the engine has such a part of so many requests in flight, the numbers are of the server that they went to.
 For so long after that, an engine that seems idle is one between two waves: short answers come together, the next
 requests set out together, and most of the time they are in the server's HTTP front end."""
+SEEN: Final = 0.25
+"""Such a part of the requests in flight the engine has at least, or of the answers the server counts: else the numbers
+are of another one."""
 STARTING_QUEUE: Final = 0.3
 QUEUE: Final = 0.2
 """Part of an answer's time that may be waiting, while starting and later; and more, the fewer answers say so."""
@@ -60,7 +63,9 @@ class AdaptiveLimit:
         self._exact = self._initial
         self._starting = True
         self._in_flight = 0
-        self._finished = False
+        self._most_in_flight = 0
+        self._answers = 0
+        self._only_answers = True
         self._cut_at = now
         self._round_at = now
         self._sampled_at = -math.inf
@@ -85,7 +90,8 @@ class AdaptiveLimit:
     def finished(self, now: float, seconds: float, in_flight: int, signal: Signal) -> None:
         """A try has ended: grow, or cut. What was sent before the last cut tells nothing about the time after it."""
         self._in_flight = in_flight
-        self._finished = True
+        self._most_in_flight = max(self._most_in_flight, in_flight)
+        self._answers += 1
         if signal is Signal.OTHER:
             return
         self._overloads += ((signal is Signal.OVERLOAD) - self._overloads) / (4 + self._exact / 2)
@@ -96,26 +102,37 @@ class AdaptiveLimit:
         elif now - self._sampled_at > FRESH_SECONDS:
             self._answered(now, seconds, in_flight, sent_since_cut)
 
-    def loaded(self, now: float, load: ServerLoad) -> None:
+    def loaded(self, now: float, load: ServerLoad, in_flight: int) -> None:
         """The server's metrics have been read: move to where they say that there is room."""
+        # Of answers that come together the last one leaves hardly anything in flight.
+        in_flight, self._most_in_flight = max(in_flight, self._most_in_flight), 0
         total = load.waiting + load.running
-        if self._in_flight >= LEAST_OWN and total >= OWN * self._in_flight:
-            self._own_at = now
-        if total == 0 or 4 * total < self._in_flight:
-            if now - self._own_at <= OWN_SECONDS:
-                self._sampled_at = now
-                self._capacity.emptied()
-            return  # else the numbers of another server
+        idle = total == 0 or total < SEEN * in_flight
+        if not self._is_own(now, load, in_flight, idle=idle):
+            return
         self._sampled_at = now
         self._queueing.discard()
-        if not self._finished:
-            self._in_flight = max(self._in_flight, min(self.limit, total))
-        self._finished = False
+        may_grow = self._is_used(in_flight) and now >= self._hold_until
+        if idle:
+            if self._capacity.idled(load) and may_grow:
+                self._grow_idle()
+            return
         room = self._capacity.sampled(load)
         if room.excess > 1:
-            self._shrink(room)
-        elif not room.queued and self._is_used(self._in_flight) and now >= self._hold_until:
+            self._shrink(room, in_flight)
+        elif not room.queued and may_grow:
             self._grow_into(room)
+
+    def _is_own(self, now: float, load: ServerLoad, in_flight: int, *, idle: bool) -> bool:
+        """Whether the numbers are of the server that the requests went to."""
+        answers, self._answers = self._answers, 0
+        if in_flight >= LEAST_OWN and load.waiting + load.running >= OWN * in_flight:
+            self._own_at = now
+        if not idle:
+            return True
+        if load.latest is not None and answers >= LEAST_OWN:
+            return load.latest.count >= SEEN * answers
+        return now - self._own_at <= OWN_SECONDS
 
     def _is_used(self, in_flight: int) -> bool:
         return in_flight >= USED * self.limit
@@ -125,14 +142,25 @@ class AdaptiveLimit:
 
     # By the server's metrics
 
-    def _shrink(self, room: Room) -> None:
-        self._starting = False
+    def _shrink(self, room: Room, in_flight: int) -> None:
+        self._starting = self._only_answers = False
         self._step = room.share
         # From what is in flight, not from the limit, where the last cut has not come into effect yet.
-        settled = self._is_used(self._in_flight) and self._in_flight <= self._exact + 1
-        self._set(min(self._exact, (self._exact if settled else self._in_flight) / room.excess) + room.share)
+        settled = self._is_used(in_flight) and in_flight <= self._exact + 1
+        self._set(min(self._exact, (self._exact if settled else in_flight) / room.excess) + room.share)
+
+    def _grow_idle(self) -> None:
+        self._take_up_start()
+        if self._starting:
+            self._set(2 * self._exact)
+
+    def _take_up_start(self) -> None:
+        # What only answers were taken for doesn't count: a batch that grows makes them longer, too.
+        self._starting |= self._only_answers
+        self._only_answers = False
 
     def _grow_into(self, room: Room) -> None:
+        self._take_up_start()
         if self._starting:
             step = max(1.0, min(self._exact, room.spare, room.cache_spare / 2))
         else:
@@ -144,6 +172,7 @@ class AdaptiveLimit:
 
     def _overloaded(self, now: float, in_flight: int) -> None:
         self._hold_until = now + HOLD_SECONDS
+        self._only_answers = False
         used = min(self._exact, float(in_flight))
         if self._overloads > OVERLOADED and now >= self._cut_at + OVERLOAD_SECONDS:
             self._cut(now, used * OVERLOAD_FACTOR, used)

@@ -21,6 +21,13 @@ STEADY: Final = 0.98
 NEAR_MOST: Final = 0.9
 FORGETTING: Final = 0.99
 """Of the most that was seen at work, with each sample: a limit that fell by half is taken for one after a minute."""
+PASSING: Final = 0.1
+"""A queue in which answers spent less of their time than this is one of a moment: short requests come in waves."""
+FRONT_END: Final = 0.4
+FRONT_END_SECONDS: Final = 0.05
+FRONT_END_GROWTH: Final = 4.0
+"""Where answers spent such a part of their time in the HTTP front end, so many seconds, and so many times more than at
+best, it is what they wait for, and more requests in flight would only wait there."""
 HEADROOM: Final = 0.03
 MAX_HEADROOM: Final = 0.2
 """Part of the capacity that stays free, at least and at most: the more, the more often a queue was seen."""
@@ -30,6 +37,8 @@ CACHE_TARGET: Final = 0.95
 """Beyond it the engine is about to preempt: requests are thrown out of the cache and computed again."""
 CACHE_FULL: Final = 0.9
 """Beyond it the cache is what others wait for, and the number at work is chance: it depends on their lengths."""
+LEAST_CACHE: Final = 0.01
+"""Below it the cache doesn't show how many requests it holds."""
 CACHE_LAG: Final = 0.2
 """Sequences fill the cache only as they grow: so much of the room that it seems to have may be used at a time."""
 HOLD_SAMPLES: Final = 5
@@ -64,32 +73,44 @@ class Capacity:
         self._queued_at: int | None = None
         self._seen = 0.0
         self._waiting = 0.0
+        self._front_end = math.inf
 
     def sampled(self, load: ServerLoad) -> Room:
         """Learn from a sample that holds one request at least, and say what it means."""
         total = load.waiting + load.running
-        queued = load.waiting > max(1.0, QUEUED * load.running)
-        too_long = self._queued_at is not None and load.waiting > max(1.0, LONG_QUEUE * load.running)
+        waiting = 0 if _is_passing(load) else load.waiting
+        queued = waiting > max(1.0, QUEUED * load.running)
+        too_long = self._queued_at is not None and waiting > max(1.0, LONG_QUEUE * load.running)
         self._learn(load, total, queued)
         self._queued_at = load.running if queued else None
-        self._waiting += MEMORY * (load.waiting / total - self._waiting)
+        self._waiting += MEMORY * (waiting / total - self._waiting)
         headroom = min(MAX_HEADROOM, HEADROOM + self._waiting)
         most = math.inf if self._most is None else self._most
         if too_long:
             most = min(most, max(1.0, load.running))
         target = most * (1 - headroom)
-        cached = load.running * CACHE_TARGET / max(load.kv_cache_usage, 0.01)
+        shows = load.running and load.kv_cache_usage > LEAST_CACHE
+        cached = load.running * CACHE_TARGET / load.kv_cache_usage if shows else math.inf
         return Room(
             excess=max(total / target, total / max(1.0, cached)),
             spare=target - total,
             cache_spare=cached - total,
             share=0.5 if self._most is None else max(0.5, self._most / 200),
-            queued=queued,
+            queued=self._is_front_end_full(load) or queued,
         )
 
-    def emptied(self) -> None:
-        """A sample that holds hardly any request: whatever queue was seen before is gone."""
-        self._queued_at = None
+    def idled(self, load: ServerLoad) -> bool:
+        """Take a sample that holds hardly any request. Says whether there was no queue, in the one before either."""
+        calm, self._queued_at = self._queued_at is None, None
+        return not self._is_front_end_full(load) and calm
+
+    def _is_front_end_full(self, load: ServerLoad) -> bool:
+        if load.latest is None:
+            return False
+        front_end = load.latest.front_end
+        self._front_end = min(self._front_end, front_end)
+        least = max(FRONT_END_SECONDS, FRONT_END * load.latest.seconds, FRONT_END_GROWTH * self._front_end)
+        return front_end > least
 
     def _learn(self, load: ServerLoad, total: int, queued: bool) -> None:
         self._seen = max(FORGETTING * self._seen, load.running)
@@ -115,3 +136,7 @@ class Capacity:
         if self._calm > HOLD_SAMPLES and self._most is not None:
             self._most *= 1 + self._probe
             self._probe *= 2 if self._calm % 2 else 1
+
+
+def _is_passing(load: ServerLoad) -> bool:
+    return load.latest is not None and load.latest.queued < PASSING * load.latest.seconds

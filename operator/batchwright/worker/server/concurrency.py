@@ -17,6 +17,24 @@ class Signal(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class LatestAnswers:
+    """What the server says of the answers that it gave since the sample before."""
+
+    count: int
+    seconds: float
+    """What one was in the server, in the mean: in its HTTP front end, the engine's queue, and the engine."""
+    queued: float
+    """Seconds of these in the engine's queue."""
+    worked_on: float
+    """Seconds of these in the engine."""
+
+    @property
+    def front_end(self) -> float:
+        """Seconds of these in the HTTP front end."""
+        return max(0.0, self.seconds - self.queued - self.worked_on)
+
+
+@dataclass(frozen=True, slots=True)
 class ServerLoad:
     """A sample of the server's own metrics: all its traffic, this worker's and everybody else's."""
 
@@ -26,6 +44,8 @@ class ServerLoad:
     """Requests that it works on."""
     kv_cache_usage: float
     """Part of the memory for keys and values that is taken, 0 to 1; of the fullest engine where there are several."""
+    latest: LatestAnswers | None = None
+    """None where the server doesn't count them, and where they took longer than from sample to sample: too late."""
 
 
 class Limit(Protocol):
@@ -47,8 +67,8 @@ class Limit(Protocol):
         """
         ...
 
-    def loaded(self, now: float, load: ServerLoad) -> None:
-        """The server's metrics have been read at `now`."""
+    def loaded(self, now: float, load: ServerLoad, in_flight: int) -> None:
+        """The server's metrics have been read at `now`, with so many requests in flight."""
         ...
 
     def restart(self, now: float) -> None:
@@ -69,7 +89,7 @@ class FixedLimit:
     def finished(self, now: float, seconds: float, in_flight: int, signal: Signal) -> None:
         """Changes nothing."""
 
-    def loaded(self, now: float, load: ServerLoad) -> None:
+    def loaded(self, now: float, load: ServerLoad, in_flight: int) -> None:
         """Changes nothing."""
 
     def restart(self, now: float) -> None:

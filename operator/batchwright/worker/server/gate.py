@@ -276,7 +276,7 @@ class Gate:
 
     def loaded(self, load: ServerLoad) -> None:
         """The server's metrics have been read."""
-        self.limit.loaded(self.clock(), load)
+        self.limit.loaded(self.clock(), load, self.in_flight)
         self.let_in()
 
     def update(self) -> None:

@@ -3,23 +3,51 @@
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from batchwright.worker.server.concurrency import ServerLoad
+from batchwright.worker.server.concurrency import LatestAnswers, ServerLoad
 
 _WAITING: Final = b"num_requests_waiting"
 _RUNNING: Final = b"num_requests_running"
 _CACHE: Final = (b"kv_cache_usage_perc", b"gpu_cache_usage_perc")
 """Its name, and the one before (vllm#18354)."""
+_COUNT: Final = b"e2e_request_latency_seconds_count"
+_SECONDS: Final = b"e2e_request_latency_seconds_sum"
+_QUEUED: Final = b"request_queue_time_seconds_sum"
+_WORKED_ON: Final = b"request_inference_time_seconds_sum"
+_TOTALS: Final = (_COUNT, _SECONDS, _QUEUED, _WORKED_ON)
 _SAMPLE: Final = re.compile(
-    rb"^vllm:(num_requests_waiting|num_requests_running|kv_cache_usage_perc|gpu_cache_usage_perc)"
+    rb"^vllm:(" + b"|".join((_WAITING, _RUNNING, *_CACHE, *_TOTALS)) + rb")"
     rb"(?:\{.*\})?[ \t]+(\S+)",
     re.MULTILINE,
 )
 
 
-def read_load(text: bytes) -> ServerLoad | None:
-    """The load of a server, all its engines and models together; None where the text doesn't tell it."""
+@dataclass(frozen=True, slots=True)
+class AnswerTotals:
+    """What a server has counted since its start: answers, and seconds of all of them together."""
+
+    count: float
+    seconds: float
+    """In the server, from their arrival to their end."""
+    queued: float
+    """In the engine's queue."""
+    worked_on: float
+    """In the engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What a server tells of its requests."""
+
+    load: ServerLoad
+    totals: AnswerTotals | None
+    """None where it doesn't count answers."""
+
+
+def read_metrics(text: bytes) -> Metrics | None:
+    """The numbers of a server, all its engines and models together; None where the text doesn't tell its load."""
     found: dict[bytes, list[float]] = {}
     for name, value in _SAMPLE.findall(text):
         number = _number(value)
@@ -29,7 +57,10 @@ def read_load(text: bytes) -> ServerLoad | None:
     if _WAITING not in found or _RUNNING not in found:
         return None
     cache = max((max(found[name]) for name in _CACHE if name in found), default=0.0)
-    return ServerLoad(int(sum(found[_WAITING])), int(sum(found[_RUNNING])), min(1.0, cache))
+    load = ServerLoad(int(sum(found[_WAITING])), int(sum(found[_RUNNING])), min(1.0, cache))
+    if not found.keys() >= set(_TOTALS):
+        return Metrics(load, None)
+    return Metrics(load, AnswerTotals(*(sum(found[name]) for name in _TOTALS)))
 
 
 def _number(value: bytes) -> float | None:
@@ -40,10 +71,39 @@ def _number(value: bytes) -> float | None:
     return number if math.isfinite(number) and number >= 0 else None
 
 
-def together(loads: Sequence[ServerLoad]) -> ServerLoad:
-    """The load of several servers, of which there is one at least."""
-    return ServerLoad(
-        waiting=sum(load.waiting for load in loads),
-        running=sum(load.running for load in loads),
-        kv_cache_usage=max(load.kv_cache_usage for load in loads),
+def together(several: Sequence[Metrics]) -> Metrics:
+    """The numbers of several servers, of which there is one at least."""
+    loads = [one.load for one in several]
+    totals = [one.totals for one in several if one.totals is not None]
+    return Metrics(
+        ServerLoad(
+            waiting=sum(load.waiting for load in loads),
+            running=sum(load.running for load in loads),
+            kv_cache_usage=max(load.kv_cache_usage for load in loads),
+        ),
+        _sum(totals) if len(totals) == len(several) else None,
     )
+
+
+def _sum(totals: Sequence[AnswerTotals]) -> AnswerTotals:
+    return AnswerTotals(
+        count=sum(one.count for one in totals),
+        seconds=sum(one.seconds for one in totals),
+        queued=sum(one.queued for one in totals),
+        worked_on=sum(one.worked_on for one in totals),
+    )
+
+
+def latest_answers(earlier: AnswerTotals | None, later: AnswerTotals | None, seconds: float) -> LatestAnswers | None:
+    """The answers between two samples that lie so many seconds apart.
+
+    None where they can't be told, as after a restart of the server; and where they took longer than that, so that they
+    tell of the time before.
+    """
+    if earlier is None or later is None:
+        return None
+    count, spent = later.count - earlier.count, later.seconds - earlier.seconds
+    queued, worked_on = later.queued - earlier.queued, later.worked_on - earlier.worked_on
+    if count < 1 or not 0 < spent <= count * seconds or min(queued, worked_on) < 0:
+        return None
+    return LatestAnswers(int(count), spent / count, queued / count, worked_on / count)

@@ -3,11 +3,13 @@
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 from batchwright.worker.server.concurrency import ServerLoad
-from batchwright.worker.server.load import read_load, together
+from batchwright.worker.server.load import AnswerTotals, Metrics, latest_answers, read_metrics, together
 from batchwright.worker.transport.errors import TransportError
 from batchwright.worker.transport.protocol import Answer, Transport
 
@@ -46,6 +48,7 @@ class Sampling:
         *,
         workers: int = 1,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
         """`workers`: how many there are of the job, each of which asks the same server."""
@@ -53,8 +56,11 @@ class Sampling:
         self._traffic = traffic
         self._interval = min(MAX_INTERVAL_SECONDS, max(1.0, workers / SAMPLES_PER_SECOND))
         self._sleep = sleep
+        self._clock = clock
         self._chance = chance
         self._misses = 0
+        self._totals: AnswerTotals | None = None
+        self._totals_at = 0.0
 
     async def run(self) -> None:
         """Go on until cancelled."""
@@ -70,21 +76,27 @@ class Sampling:
         return min(RARELY_SECONDS, self._interval * 2.0**doublings)
 
     async def _sample(self) -> None:
-        load = load_of(await self._transport.get_each(METRICS_PATH, timeout=TIMEOUT_SECONDS))
-        if load is not None:
+        metrics = metrics_of(await self._transport.get_each(METRICS_PATH, timeout=TIMEOUT_SECONDS))
+        if metrics is not None:
             self._misses = 0
-            self._traffic.loaded(load)
+            self._traffic.loaded(self._load(metrics))
             return
         self._misses += 1
         if self._misses == MISSES:
             logger.info("the model server shows no load in %s: concurrency goes by the times of answers", METRICS_PATH)
 
+    def _load(self, metrics: Metrics) -> ServerLoad:
+        now = self._clock()
+        latest = latest_answers(self._totals, metrics.totals, now - self._totals_at)
+        self._totals, self._totals_at = metrics.totals, now
+        return replace(metrics.load, latest=latest)
 
-def load_of(results: Sequence[Answer | TransportError]) -> ServerLoad | None:
-    """The load of all addresses together; None where one doesn't tell its own: a part would pass for the whole."""
-    loads = [
-        read_load(result.body) if isinstance(result, Answer) and result.status == _HTTP_OK else None
+
+def metrics_of(results: Sequence[Answer | TransportError]) -> Metrics | None:
+    """The numbers of all addresses together; None where one doesn't tell its own: a part would pass for the whole."""
+    several = [
+        read_metrics(result.body) if isinstance(result, Answer) and result.status == _HTTP_OK else None
         for result in results
     ]
-    known = [load for load in loads if load is not None]
-    return together(known) if known and len(known) == len(loads) else None
+    known = [one for one in several if one is not None]
+    return together(known) if known and len(known) == len(several) else None

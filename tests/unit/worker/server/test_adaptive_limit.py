@@ -1,9 +1,11 @@
 """The rules of the limit, one by one. How they work together: test_limit_on_server_models.py."""
 
+from dataclasses import replace
+
 import pytest
 
 from batchwright.worker.server.adaptive_limit import INITIAL_LIMIT, AdaptiveLimit
-from batchwright.worker.server.concurrency import FixedLimit, Limit, ServerLoad, Signal
+from batchwright.worker.server.concurrency import FixedLimit, LatestAnswers, Limit, ServerLoad, Signal
 
 ROOM = ServerLoad(waiting=0, running=1000, kv_cache_usage=0.1)
 QUEUE = ServerLoad(waiting=500, running=1000, kv_cache_usage=0.1)
@@ -112,43 +114,79 @@ def test_metrics_with_room_double_it_before_any_answer_came() -> None:
     limit = AdaptiveLimit(4096)
     seen = [limit.limit]
     for second in range(4):
-        limit.loaded(float(second), ROOM)
+        limit.loaded(float(second), ROOM, limit.limit)
         seen.append(limit.limit)
     assert seen == [4, 8, 16, 32, 64]
 
 
+def test_metrics_with_room_double_it_whatever_the_answers_were_taken_for() -> None:
+    limit = AdaptiveLimit(4096)
+    answer(limit, 28, now=1.0)
+    answer(limit, 20, now=9.0, seconds=5.0)
+    cut = limit.limit
+    assert cut < 32
+    limit.loaded(10.0, ROOM, limit.limit)
+    limit.loaded(11.0, ROOM, limit.limit)
+    assert limit.limit == 4 * cut
+
+
+def test_metrics_with_room_do_not_undo_a_cut_for_refusals() -> None:
+    limit = AdaptiveLimit(4096)
+    answer(limit, 28, now=1.0)
+    for _ in range(8):
+        limit.finished(5.0, 1.0, 32, Signal.OVERLOAD)
+    cut = limit.limit
+    assert cut < 32
+    limit.loaded(11.0, ROOM, limit.limit)
+    assert limit.limit <= cut + 1
+
+
+def test_metrics_with_room_undo_no_cut_by_answers_that_came_after_others() -> None:
+    limit = AdaptiveLimit(256)
+    for second in range(8):
+        limit.loaded(float(second), ROOM, limit.limit)
+    for second in range(20, 60):
+        answer(limit, limit.limit // 2, now=float(second), seconds=1.0 if second < 40 else 3.0)
+        if limit.limit < 200:
+            break
+    cut = limit.limit
+    assert cut < 200
+    limit.loaded(61.0, ROOM, limit.limit)
+    assert limit.limit < 1.1 * cut
+
+
 def test_a_queue_that_stays_is_a_cut_in_proportion() -> None:
     limit = grown(60)
-    limit.loaded(10.0, QUEUE)
+    limit.loaded(10.0, QUEUE, limit.limit)
     assert limit.limit == 60
-    limit.loaded(11.0, QUEUE)
+    limit.loaded(11.0, QUEUE, limit.limit)
     assert 30 < limit.limit < 45
 
 
 def test_a_full_cache_is_a_cut() -> None:
     limit = grown()
-    limit.loaded(10.0, ServerLoad(waiting=0, running=64, kv_cache_usage=1.0))
+    limit.loaded(10.0, ServerLoad(waiting=0, running=64, kv_cache_usage=1.0), limit.limit)
     assert 55 < limit.limit < 64
 
 
 def test_while_the_cut_comes_into_effect_there_is_no_other() -> None:
     limit = grown(60)
-    limit.loaded(10.0, QUEUE)
-    limit.loaded(11.0, QUEUE)
+    limit.loaded(10.0, QUEUE, limit.limit)
+    limit.loaded(11.0, QUEUE, limit.limit)
     cut = limit.limit
     for second in range(12, 20):
         limit.finished(float(second), 30.0, 60, Signal.SUCCESS)  # nothing has left yet but this one
-        limit.loaded(float(second), QUEUE)
+        limit.loaded(float(second), QUEUE, limit.limit)
     assert limit.limit >= cut - 6  # it only follows the longer queue
 
 
 def test_once_the_cache_has_room_it_grows_again() -> None:
     limit = grown()
-    limit.loaded(10.0, ServerLoad(waiting=0, running=64, kv_cache_usage=1.0))
+    limit.loaded(10.0, ServerLoad(waiting=0, running=64, kv_cache_usage=1.0), limit.limit)
     cut = limit.limit
     for second in range(11, 21):
         limit.finished(float(second), 1.0, limit.limit, Signal.SUCCESS)
-        limit.loaded(float(second), ServerLoad(waiting=0, running=limit.limit, kv_cache_usage=0.2))
+        limit.loaded(float(second), ServerLoad(waiting=0, running=limit.limit, kv_cache_usage=0.2), limit.limit)
     assert limit.limit > cut
 
 
@@ -160,7 +198,7 @@ def test_after_refusals_it_waits_and_then_grows_ever_faster_where_metrics_show_r
     seen = []
     for second in range(11, 31):
         limit.finished(float(second), 1.0, limit.limit, Signal.SUCCESS)
-        limit.loaded(float(second), ServerLoad(waiting=0, running=limit.limit, kv_cache_usage=0.1))
+        limit.loaded(float(second), ServerLoad(waiting=0, running=limit.limit, kv_cache_usage=0.1), limit.limit)
         seen.append(limit.limit)
     assert seen[3] == cut < 100
     assert seen[-1] == 256
@@ -170,7 +208,7 @@ def test_after_refusals_it_waits_and_then_grows_ever_faster_where_metrics_show_r
 def test_numbers_that_cannot_be_of_this_server_are_ignored(load: ServerLoad) -> None:
     limit = grown()
     for second in range(10, 20):
-        limit.loaded(float(second), load)
+        limit.loaded(float(second), load, limit.limit)
         answer(limit, 1, now=float(second))
     assert limit.limit == 64
 
@@ -189,25 +227,112 @@ def test_an_idle_engine_between_two_waves_does_not_make_it_go_by_the_answers(
 ) -> None:
     limit = grown()
     limit.finished(10.0, 1.0, 64, Signal.SUCCESS)
-    limit.loaded(10.0, ServerLoad(waiting=0, running=running, kv_cache_usage=0.1))
+    limit.loaded(10.0, ServerLoad(waiting=0, running=running, kv_cache_usage=0.1), limit.limit)
     for second in range(11, 11 + idle_seconds):
-        limit.loaded(float(second), IDLE)
+        limit.loaded(float(second), IDLE, limit.limit)
         answer(limit, 64, now=float(second), seconds=3.0)
     assert (limit.limit < 64) == is_cut
 
 
-def test_a_queue_before_and_one_after_an_idle_engine_are_two_waves() -> None:
-    limit = grown(60)
+def waves(limit: AdaptiveLimit, second: float, load: ServerLoad) -> None:
+    """A sample while the limit is used to the full, by requests that are answered together."""
+    for in_flight in range(limit.limit, 0, -1):
+        limit.finished(second, 0.5, in_flight, Signal.OTHER)
+    limit.loaded(second + 0.5, load, in_flight=0)
+
+
+def own(limit: AdaptiveLimit) -> ServerLoad:
+    """All that is in flight is at work: no other server shows that."""
+    return ServerLoad(waiting=0, running=limit.limit, kv_cache_usage=0.1)
+
+
+def test_an_idle_engine_between_two_waves_has_room() -> None:
+    limit = AdaptiveLimit(4096, initial=16)
+    waves(limit, 0.0, own(limit))
+    before = limit.limit
+    waves(limit, 1.0, IDLE)
+    assert limit.limit == 4 * 16 == 2 * before
+
+
+@pytest.mark.parametrize(
+    "load",
+    [IDLE, ServerLoad(waiting=0, running=1, kv_cache_usage=0.0)],
+    ids=["an idle one", "one with a single request"],
+)
+def test_an_engine_that_never_showed_the_requests_is_another_ones(load: ServerLoad) -> None:
+    limit = AdaptiveLimit(4096, initial=16)
+    limit.finished(0.0, 0.5, 16, Signal.SUCCESS)
+    before = limit.limit
+    limit.loaded(0.5, load, before)
+    assert limit.limit == before
+
+
+def test_an_idle_engine_after_a_queue_has_no_room_for_more() -> None:
+    limit = AdaptiveLimit(4096, initial=60)
     for second in range(10, 30, 3):
-        limit.finished(float(second), 1.0, 60, Signal.SUCCESS)
-        limit.loaded(float(second), ServerLoad(waiting=20, running=40, kv_cache_usage=0.1))
-        limit.loaded(second + 1.0, IDLE)
+        limit.loaded(float(second), ServerLoad(waiting=20, running=40, kv_cache_usage=0.1), 60)
+        limit.loaded(second + 1.0, IDLE, 60)
     assert limit.limit == 60
+
+
+def test_an_idle_engine_after_a_cut_has_no_room_for_more() -> None:
+    limit = grown(60)
+    for second in (10.0, 11.0, 12.0):
+        limit.loaded(second, QUEUE, limit.limit)
+    cut = limit.limit
+    assert cut < 60
+    limit.loaded(13.0, IDLE, cut)
+    limit.loaded(14.0, IDLE, cut)
+    assert limit.limit == cut
+
+
+def test_a_cut_goes_by_the_most_in_flight_since_the_last_sample() -> None:
+    limit = grown(60)
+    limit.loaded(10.0, QUEUE, limit.limit)
+    waves(limit, 10.5, QUEUE)
+    assert 30 < limit.limit < 45
+
+
+def latest(*, queued: float = 0.0, front_end: float = 0.0, count: int = 100) -> LatestAnswers:
+    """Of answers of 0.2 s; parts of that."""
+    return LatestAnswers(count, 0.2, 0.2 * queued, 0.2 * (1 - queued - front_end))
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_cut"),
+    [(latest(queued=0.05), False), (latest(queued=0.3), True), (None, True)],
+    ids=["of a moment", "that answers waited in", "that nothing more is known of"],
+)
+def test_a_queue_is_one_where_answers_waited(answers: LatestAnswers | None, is_cut: bool) -> None:
+    limit = grown(60)
+    for second in (10.0, 11.0):
+        limit.loaded(second, replace(QUEUE, latest=answers), limit.limit)
+    assert (limit.limit < 60) == is_cut
+
+
+@pytest.mark.parametrize("load", [IDLE, ROOM], ids=["an idle engine", "an engine with room"])
+def test_it_does_not_grow_where_answers_wait_in_the_front_end(load: ServerLoad) -> None:
+    limit = AdaptiveLimit(4096, initial=100)
+    limit.loaded(0.0, replace(own(limit), latest=latest(front_end=0.05)), 100)
+    limit.loaded(1.0, replace(load, latest=latest(front_end=0.3)), 200)
+    grown_to = limit.limit
+    assert grown_to == 400
+    limit.loaded(2.0, replace(load, latest=latest(front_end=0.6)), 400)
+    assert limit.limit == grown_to
+
+
+@pytest.mark.parametrize(("counted", "grows"), [(60, True), (20, True), (10, False), (0, False)])
+def test_an_idle_server_that_counts_the_answers_is_the_one_that_gave_them(counted: int, grows: bool) -> None:
+    limit = AdaptiveLimit(4096, initial=60)
+    for _ in range(60):
+        limit.finished(0.0, 0.5, 60, Signal.OTHER)
+    limit.loaded(0.5, replace(IDLE, latest=latest(count=counted)), 60)
+    assert (limit.limit == 120) == grows
 
 
 def test_without_fresh_metrics_it_goes_by_the_answers() -> None:
     limit = AdaptiveLimit(64)
-    limit.loaded(0.0, ROOM)
+    limit.loaded(0.0, ROOM, limit.limit)
     answer(limit, 8, now=1.0)
     assert limit.limit == 8
     answer(limit, 8, now=6.0)
@@ -235,6 +360,6 @@ def test_a_fixed_limit_stays() -> None:
     limit = FixedLimit(7)
     for signal in Signal:
         limit.finished(1.0, 1.0, 7, signal)
-    limit.loaded(1.0, QUEUE)
+    limit.loaded(1.0, QUEUE, limit.limit)
     limit.restart(1.0)
     assert limit.limit == 7

@@ -121,3 +121,8 @@ def test_how_many_a_full_cache_holds_is_not_remembered() -> None:
 
 def test_a_worker_may_always_take_a_little_so_that_shares_become_equal(known: Capacity) -> None:
     assert sampled(known, load(50, 100)).share > 0
+
+
+@pytest.mark.parametrize("running", [0, 1])
+def test_an_empty_cache_does_not_show_how_many_fit(running: int) -> None:
+    assert sampled(Capacity(), load(200, running, cache=0.001)).excess <= 1

@@ -39,7 +39,7 @@ class NotedLimit:
     def finished(self, now: float, seconds: float, in_flight: int, signal: Signal) -> None:
         self.told.append((round(seconds, 1), in_flight, signal))
 
-    def loaded(self, now: float, load: ServerLoad) -> None:
+    def loaded(self, now: float, load: ServerLoad, in_flight: int) -> None:
         self.limit += load.waiting
 
     def restart(self, now: float) -> None:

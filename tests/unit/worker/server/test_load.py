@@ -2,8 +2,8 @@
 
 import pytest
 
-from batchwright.worker.server.concurrency import ServerLoad
-from batchwright.worker.server.load import read_load, together
+from batchwright.worker.server.concurrency import LatestAnswers, ServerLoad
+from batchwright.worker.server.load import AnswerTotals, Metrics, latest_answers, read_metrics, together
 
 VLLM = b"""\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -67,13 +67,66 @@ NOT_TOLD = {
 
 @pytest.mark.parametrize(("text", "load"), TOLD.values(), ids=TOLD)
 def test_the_load_is_read(text: bytes, load: ServerLoad) -> None:
-    assert read_load(text) == load
+    assert read_metrics(text) == Metrics(load, None)
 
 
 @pytest.mark.parametrize("text", NOT_TOLD.values(), ids=NOT_TOLD)
 def test_what_does_not_tell_the_load_gives_none(text: bytes) -> None:
-    assert read_load(text) is None
+    assert read_metrics(text) is None
+
+
+COUNTED = b"""\
+# TYPE vllm:e2e_request_latency_seconds histogram
+vllm:e2e_request_latency_seconds_bucket{engine="0",le="0.3",model_name="a"} 25.0
+vllm:e2e_request_latency_seconds_bucket{engine="0",le="+Inf",model_name="a"} 30.0
+vllm:e2e_request_latency_seconds_count{engine="0",model_name="a"} 30.0
+vllm:e2e_request_latency_seconds_count{engine="1",model_name="a"} 10.0
+vllm:e2e_request_latency_seconds_sum{engine="0",model_name="a"} 6.5
+vllm:e2e_request_latency_seconds_sum{engine="1",model_name="a"} 1.5
+vllm:request_queue_time_seconds_count{engine="0",model_name="a"} 30.0
+vllm:request_queue_time_seconds_sum{engine="0",model_name="a"} 0.5
+vllm:request_queue_time_seconds_sum{engine="1",model_name="a"} 0.25
+vllm:request_inference_time_seconds_sum{engine="0",model_name="a"} 4.0
+vllm:request_inference_time_seconds_sum{engine="1",model_name="a"} 1.0
+vllm:e2e_request_latency_seconds_created{engine="0",model_name="a"} 1.7e+09
+"""
+
+
+def test_answers_and_their_times_are_read_of_all_engines_together() -> None:
+    metrics = read_metrics(VLLM + COUNTED)
+    assert metrics == Metrics(ServerLoad(12, 37, 0.3412), AnswerTotals(count=40, seconds=8, queued=0.75, worked_on=5))
 
 
 def test_several_servers_have_their_requests_together_and_the_fullest_cache() -> None:
-    assert together([ServerLoad(1, 2, 0.3), ServerLoad(10, 20, 0.1)]) == ServerLoad(11, 22, 0.3)
+    several = [
+        Metrics(ServerLoad(1, 2, 0.3), AnswerTotals(5, 2.0, 1.0, 0.5)),
+        Metrics(ServerLoad(10, 20, 0.1), AnswerTotals(6, 3.0, 0.5, 2.0)),
+    ]
+    assert together(several) == Metrics(ServerLoad(11, 22, 0.3), AnswerTotals(11, 5.0, 1.5, 2.5))
+
+
+def test_one_server_that_counts_no_answers_leaves_those_of_all_unknown() -> None:
+    several = [Metrics(ServerLoad(1, 2, 0.3), None), Metrics(ServerLoad(10, 20, 0.1), AnswerTotals(6, 3.0, 0.5, 2.0))]
+    assert together(several).totals is None
+
+
+EARLIER = AnswerTotals(count=100, seconds=50.0, queued=20.0, worked_on=30.0)
+
+
+@pytest.mark.parametrize(
+    ("later", "latest"),
+    [
+        pytest.param(AnswerTotals(140, 58.0, 22.0, 34.0), LatestAnswers(40, 0.2, 0.05, 0.1), id="short ones"),
+        pytest.param(AnswerTotals(140, 90.5, 22.0, 34.0), None, id="longer than from sample to sample"),
+        pytest.param(EARLIER, None, id="none"),
+        pytest.param(AnswerTotals(7, 1.0, 0.0, 1.0), None, id="of another start of the server"),
+        pytest.param(AnswerTotals(140, 58.0, 19.0, 34.0), None, id="of another server"),
+        pytest.param(None, None, id="not counted"),
+    ],
+)
+def test_the_answers_between_two_samples(later: AnswerTotals | None, latest: LatestAnswers | None) -> None:
+    assert latest_answers(EARLIER, later, 1.0) == latest
+
+
+def test_of_a_first_sample_no_answers_are_known() -> None:
+    assert latest_answers(None, EARLIER, 1.0) is None

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from batchwright.worker.server.concurrency import ServerLoad
-from batchwright.worker.server.sampling import MISSES, RARELY_SECONDS, Sampling, load_of
+from batchwright.worker.server.concurrency import LatestAnswers, ServerLoad
+from batchwright.worker.server.load import Metrics
+from batchwright.worker.server.sampling import MISSES, RARELY_SECONDS, Sampling, metrics_of
 from batchwright.worker.transport.errors import AnswerTimeout, TransportError
 from batchwright.worker.transport.protocol import Answer
 from fixtures.transport import NoServer
@@ -74,6 +75,21 @@ async def test_it_asks_every_second() -> None:
     assert sleep.seconds == [0.5, 1, 1, 1]
 
 
+async def test_it_tells_what_the_server_answered_since_the_sample_before() -> None:
+    def counted(count: int, seconds: float, queued: float) -> Results:
+        text = f"vllm:e2e_request_latency_seconds_count {count}\nvllm:e2e_request_latency_seconds_sum {seconds}\n"
+        text += f"vllm:request_queue_time_seconds_sum {queued}\nvllm:request_inference_time_seconds_sum {queued}\n"
+        return [Answer(200, {}, metrics(0, 4).body + text.encode())]
+
+    server = Server([counted(100, 20, 5), counted(120, 24, 6), counted(120, 24, 6)])
+    traffic = Sent()
+    seconds = iter((7.0, 8.0, 9.0))
+    sampling = Sampling(server, traffic, sleep=Sleep(3), clock=lambda: next(seconds), chance=lambda: 0.5)
+    with pytest.raises(asyncio.CancelledError):
+        await sampling.run()
+    assert [load.latest for load in traffic.loads] == [None, LatestAnswers(20, 0.2, 0.05, 0.05), None]
+
+
 async def test_many_workers_ask_less_often_each() -> None:
     sleep = Sleep(1)
     await sampled(Server([[metrics(0, 4)]]), Sent(), sleep, workers=24)
@@ -114,9 +130,9 @@ async def test_a_sample_that_is_missed_now_and_then_changes_nothing() -> None:
 
 
 def test_the_addresses_of_a_server_count_together() -> None:
-    assert load_of([metrics(1, 10), metrics(2, 20)]) == ServerLoad(3, 30, 0)
+    assert metrics_of([metrics(1, 10), metrics(2, 20)]) == Metrics(ServerLoad(3, 30, 0), None)
 
 
 @pytest.mark.parametrize("other", [LATE, NOT_FOUND], ids=["late", "404"])
 def test_one_address_that_does_not_tell_spoils_the_sample(other: Answer | TransportError) -> None:
-    assert load_of([metrics(1, 10), other]) is None
+    assert metrics_of([metrics(1, 10), other]) is None
