@@ -7,14 +7,17 @@ import time
 import urllib.request
 from bisect import bisect_left
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPException
+from itertools import pairwise
 from statistics import fmean
 
 TIMEOUT_SECONDS = 10.0
 POLL_SECONDS = 0.25
 """It costs the server some milliseconds each time, and that the same for every contender."""
+MOST_SILENT_SECONDS = 5.0
+"""Between two looks that `steady` goes by; a busy front end may take some for an answer."""
 STEADY_FROM, STEADY_TO = 0.1, 0.9
 """Parts of all requests between which the rate is steady: neither the beginning nor the last ones are in it."""
 
@@ -61,13 +64,16 @@ class EngineWatch:
         """Look at the middle of the work that was watched, which was so many requests.
 
         Raises:
-            RuntimeError: the server has counted too few of them.
+            RuntimeError: the server has counted too few of them, or was silent for long in that time.
         """
         done = [count - self.answered[0] for count in self.answered]
         if done[-1] < STEADY_TO * requests:
             raise RuntimeError(f"the server counted {done[-1]:.0f} of {requests} requests")
         first, last = (self._place(done, part * requests) for part in (STEADY_FROM, STEADY_TO))
         within = slice(int(first[0]), max(int(last[0]), int(first[0]) + 1))
+        looks = self.times[within]
+        if silent := [after - before for before, after in pairwise(looks) if after - before > MOST_SILENT_SECONDS]:
+            raise RuntimeError(f"the server said nothing of itself for {max(silent):.0f} s")
         rate = (STEADY_TO - STEADY_FROM) * requests / (last[1] - first[1])
         return Steady(rate, fmean(self.running[within]), fmean(self.waiting[within]))
 
@@ -85,17 +91,14 @@ class EngineWatch:
         self.running.append(metric(text, "num_requests_running"))
         self.waiting.append(metric(text, "num_requests_waiting"))
 
-    def _look_if_there(self) -> bool:
-        """A batch runner is gone once it is done. Whether anything is missing for it, `steady` says."""
-        try:
+    def _look_if_there(self) -> None:
+        """A batch runner is gone once it is done, and a busy server may be late: `steady` tells what is missing."""
+        with suppress(OSError, HTTPException):
             self._look()
-        except (OSError, HTTPException):
-            return False
-        return True
 
     def _watch(self, over: threading.Event) -> None:
-        while not over.wait(POLL_SECONDS) and self._look_if_there():
-            pass
+        while not over.wait(POLL_SECONDS):
+            self._look_if_there()
 
 
 @contextmanager

@@ -92,7 +92,8 @@ def measure(options: argparse.Namespace) -> None:
 def print_table(turns: Mapping[str, Sequence[Turn]], left: float | None) -> None:
     """`left`: batch requests a second for which there is room; None takes the most that any rule had."""
     alone = turns["people alone"]
-    print("| | interactive p50 | p99 | p99 to alone | batch requests/s | of what is left | waiting in the server |")
+    share = "of what is left" if left else "of the most that any had"
+    print(f"| | interactive p50 | p99 | p99 to alone | batch requests/s | {share} | waiting in the server |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     left = left or max(statistics.median(one.batch for one in own) for own in turns.values())
     for name, own in turns.items():

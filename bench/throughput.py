@@ -1,11 +1,12 @@
 """A BatchJob's work, end to end with S3, beside a bare client and vLLM's own batch runner, on a real vLLM.
 
-    python bench/throughput.py [--lines N] [--rounds R] [--contenders NAME ...]
+    python bench/throughput.py [--lines N] [--rounds R] [--contenders NAME ...] [--apart]
 
 All send the same input of short chats to a server that is started for it (`make vllm` installs it) and has nothing else
 to do; the batch runner has an engine of its own. The bare client is measured at several concurrencies first; the best
 of them is the knee, and the client has a turn with it in each round. Every other round runs backwards, and ratios are
-taken within a round. Server and clients share the machine. See bench/README.md.
+taken within a round. Server and clients share the machine, or with --apart each have cores of their own. See
+bench/README.md.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -186,12 +187,27 @@ def tell(text: str) -> None:
 
 
 @contextmanager
-def setting(lines: int) -> Iterator[Scene]:
+def first_half_of_the_cores() -> Iterator[None]:
+    """What starts in the block keeps to them; what starts later keeps to the others."""
+    cores = sorted(os.sched_getaffinity(0))
+    half = len(cores) // 2
+    if not half:
+        raise SystemExit("--apart needs two cores or more")
+    os.sched_setaffinity(0, cores[:half])
+    yield
+    os.sched_setaffinity(0, cores[half:])
+
+
+@contextmanager
+def setting(lines: int, *, apart: bool) -> Iterator[Scene]:
     """Start the servers, with an input of so many lines; the knee is not known yet."""
     with tempfile.TemporaryDirectory(prefix="bench-throughput-") as name:
         source = Path(name, "input.jsonl")
         write_chats(source, lines, model=MODEL, max_tokens=MAX_TOKENS)
-        with s3(source) as bucket, vllm(*FLAGS) as server:
+        with ExitStack() as running:
+            with first_half_of_the_cores() if apart else nullcontext():
+                server = running.enter_context(vllm(*FLAGS))
+            bucket = running.enter_context(s3(source))
             measure_bare(server.url, source, min(lines, WARM_UP_LINES), WARM_UP_CONCURRENCY)
             yield Scene(source, lines, server, bucket, knee=0)
 
@@ -203,13 +219,15 @@ def main() -> None:
     parser.add_argument("--knee-lines", type=int, default=4000, help="for each concurrency (%(default)s)")
     parser.add_argument("--knee-rounds", type=int, default=2)
     parser.add_argument("--concurrency", type=int, nargs="+", default=list(CONCURRENCIES), help=CONCURRENCY_HELP)
+    parser.add_argument(
+        "--apart", action="store_true", help="give half of the cores to the server, the others to the rest"
+    )
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(DEFAULT))
     options = parser.parse_args()
     names = [BARE, *(name for name in options.contenders if name != BARE)]
-    print(
-        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start; {options.lines} lines; {' '.join(FLAGS)}"
-    )
-    with setting(options.lines) as scene:
+    apart = ", half of them the server's own" if options.apart else ""
+    print(f"{os.cpu_count()} cores{apart}; load {os.getloadavg()[0]:.1f} at the start; {options.lines} lines; {FLAGS}")
+    with setting(options.lines, apart=options.apart) as scene:
         knee, *others = options.concurrency
         if others:
             lines = min(options.lines, options.knee_lines)

@@ -34,7 +34,9 @@ def test_the_flags_are_those_of_the_server(installation: Installation) -> None:
 
 @pytest.mark.vllm_short
 def test_the_metrics_are_those_of_the_server(vllm: VllmServer) -> None:
-    served = set(re.findall(r"^(vllm:\w+)", httpx.get(f"{vllm.url}/metrics").text, re.MULTILINE))
+    served = set(
+        re.findall(r"^(vllm:\w+)", httpx.get(f"{vllm.url}/metrics", trust_env=False, timeout=30).text, re.MULTILINE)
+    )
     histograms = {name.removesuffix("_count") for name in served}
     named = set(re.findall(r"`(vllm:\w+)`", MANUAL))
     assert "vllm:num_requests_running" in named

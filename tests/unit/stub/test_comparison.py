@@ -6,8 +6,6 @@ import pytest
 
 from vllm.shapes.comparison import differences, unmeant
 
-pytestmark = pytest.mark.vllm_short
-
 ANSWER: dict[str, Any] = {
     "object": "list",
     "data": [{"index": 0, "value": 1.5}, {"index": 1, "value": None}],

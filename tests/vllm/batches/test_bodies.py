@@ -49,14 +49,16 @@ def results_of(job: JobUnderTest, wanted: Sequence[dict[str, Any]]) -> list[dict
 
 def test_every_guided_answer_is_valid(job: JobUnderTest) -> None:
     format_ = {"type": "json_schema", "json_schema": {"name": "reading", "schema": SCHEMA, "strict": True}}
-    answers = texts(results_of(job, lines(30, response_format=format_, max_tokens=500, **FEW_SPACES)))
+    guided = {"response_format": format_, "max_tokens": 500, **FEW_SPACES}
+    answers = texts(results_of(job, [line(f"line-{seed}", seed=seed, **guided) for seed in range(30)]))
     readings = [msgspec.json.decode(text, type=Reading) for text in answers.values()]
     assert len({reading.unit for reading in readings}) == 2, "the model chooses, and not the schema"
 
 
 def test_a_named_tool_is_called_with_valid_arguments(job: JobUnderTest) -> None:
     choice = {"type": "function", "function": {"name": "report"}}
-    results = results_of(job, lines(10, tools=[TOOL], tool_choice=choice, max_tokens=500, **FEW_SPACES))
+    called = {"tools": [TOOL], "tool_choice": choice, "max_tokens": 500, **FEW_SPACES}
+    results = results_of(job, [line(f"line-{seed}", seed=seed, **called) for seed in range(10)])
     for body in bodies(results).values():
         (call,) = body["choices"][0]["message"]["tool_calls"]
         assert call["function"]["name"] == "report"
@@ -160,8 +162,7 @@ def test_an_echoed_prompt_comes_back(job: JobUnderTest) -> None:
         assert body["choices"][0]["text"].startswith(f"Prompt {name.removeprefix('line-')}.")
 
 
-def test_a_line_without_a_place_at_the_server_says_so(job: JobUnderTest) -> None:
-    """What the server refuses is kept as it said it."""
+def test_a_refusal_is_kept_as_the_server_said_it(job: JobUnderTest) -> None:
     job = job.input([line("bad", max_tokens=-1), line("good")])
     job.complete()
     (error,) = job.published("errors.jsonl")

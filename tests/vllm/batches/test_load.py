@@ -45,7 +45,9 @@ def later(numbers: Sequence[int]) -> float:
 
 
 @pytest.mark.vllm_short
-def test_the_engines_metrics_let_concurrency_grow_up_to_its_bound(job: JobUnderTest, vllm: VllmServer) -> None:
+def test_concurrency_grows_up_to_its_bound_while_the_engines_metrics_are_read(
+    job: JobUnderTest, vllm: VllmServer
+) -> None:
     most = SLOTS - 4
     job = job.with_spec(requests={"maxConcurrency": most}).input(lines(120, max_tokens=400, ignore_eos=True))
     asked = vllm.log.read_text().count("GET /metrics")
@@ -65,7 +67,7 @@ def test_concurrency_settles_near_what_the_engine_works_on_at_once(job: JobUnder
 def test_a_lower_priority_value_overtakes_a_full_queue(job: JobUnderTest, vllm: VllmServer) -> None:
     asked = {"max_tokens": 48, "ignore_eos": True}
     many = {"priority": 10, "concurrency": "Fixed", "maxConcurrency": 5 * SLOTS}
-    background = job.with_spec(requests=many).input(lines(400, **asked))
+    background = job.with_spec(requests=many).input(lines(800, **asked))
     few = {"priority": 0, "concurrency": "Fixed", "maxConcurrency": SLOTS // 2}
     urgent = job.at(folder_place(job.folder / "urgent")).with_spec(requests=few).input(lines(SLOTS // 2, **asked))
     planned, urgently_planned = background.plan(), urgent.plan()
@@ -75,6 +77,7 @@ def test_a_lower_priority_value_overtakes_a_full_queue(job: JobUnderTest, vllm: 
         with urgent.working(urgently_planned) as worker:
             wait_until(lambda: urgently_planned.fingerprint.encode() in vllm.log.read_bytes()[said:])
             before = others.progress().completed
+            assert gauge(vllm.url, WAITING) >= 2 * SLOTS, "there still is a queue to overtake"
             wait_until(lambda: worker.progress().completed == SLOTS // 2)
             overtaken = others.progress().completed - before
             worker.end()

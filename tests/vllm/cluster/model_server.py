@@ -1,6 +1,7 @@
 """The vLLM that `make vllm-up` deployed, as a test sees and changes it."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ TRY_SECONDS = 60
 FILL_MEMORY = "for n in $(seq 16); do dd if=/dev/zero bs=512M count=1 2>/dev/null | sleep 60 & done; wait"
 """Takes 8 GiB in pieces, each held by a process that is smaller than vLLM's: past the container's limit the kernel
 kills the largest one."""
+
+_RECEIVED = re.compile(r"Received request chatcmpl-(\S+): ")
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,10 @@ class ModelServer:
             waiting=int(totals["vllm:num_requests_waiting"]),
             answered=int(totals.get("vllm:request_success_total", 0)),
         )
+
+    def received(self, pod: str) -> list[str]:
+        """The X-Request-Ids of the chats that a pod was sent, as its log has them with `--enable-log-requests`."""
+        return _RECEIVED.findall(self.kubectl("logs", pod))
 
     def wait_answered(self, pod: str, count: int, *, seconds: float = 120) -> int:
         """How many requests a pod has answered since its start, once these are so many."""

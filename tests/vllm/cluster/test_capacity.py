@@ -12,6 +12,7 @@ from vllm.cluster.request_lines import assert_whole, chat_lines
 
 SLOTS = 8
 MOST = 64
+LEAST_LOOKS = 8
 
 
 @pytest.fixture(scope="module")
@@ -61,4 +62,5 @@ def _in_flight(batches: Quickstart, server: ModelServer, pod: str, *, lines: int
 
     eventually(ended, seconds=300)
     assert_whole(batches, name, requests)
+    assert len(seen) >= LEAST_LOOKS, f"it went by too fast to be seen: {seen}"
     return seen

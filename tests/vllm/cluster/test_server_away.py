@@ -8,7 +8,7 @@ from vllm.cluster.model_server import URL, ModelServer
 from vllm.cluster.request_lines import assert_whole, chat_lines
 
 LINES = 800
-TOKENS = 48
+TOKENS = 128
 SOME = 100
 UNFORGIVING: dict[str, Any] = {"maxConcurrency": 8, "concurrency": "Fixed", "retries": 0}
 """With no retry at all, whatever were charged would be a failed request."""
@@ -38,16 +38,24 @@ def test_a_restart_in_mid_run(batches: Quickstart, model_server: ModelServer) ->
 
 def test_a_server_that_runs_out_of_memory_in_mid_run(batches: Quickstart, model_server: ModelServer) -> None:
     run = _started(batches, model_server)
+    restarts = _container(model_server)["restartCount"]
     before = model_server.metrics(run.pod).answered - run.answered_before
     model_server.fill_memory(run.pod)
     _assert_shown_as_away(batches, run.name)
     assert_whole(batches, run.name, run.lines)
-    (pod,) = model_server.pods()
-    (container,) = pod["status"]["containerStatuses"]
-    assert pod["metadata"]["name"] == run.pod
-    assert container["restartCount"] == 1
+    assert model_server.pod_names() == [run.pod]
+    container = _container(model_server)
+    assert container["restartCount"] == restarts + 1
     assert container["lastState"]["terminated"]["reason"] == "OOMKilled"
     assert 0 < model_server.metrics(run.pod).answered <= LINES - before, "what was answered is asked for again"
+
+
+def _container(model_server: ModelServer) -> dict[str, Any]:
+    """What its one pod says of its one container."""
+    (pod,) = model_server.pods()
+    (container,) = pod["status"]["containerStatuses"]
+    assert isinstance(container, dict)
+    return container
 
 
 @dataclass(frozen=True)
