@@ -71,7 +71,7 @@ class EngineWatch:
             raise RuntimeError(f"the server counted {done[-1]:.0f} of {requests} requests")
         first, last = (self._place(done, part * requests) for part in (STEADY_FROM, STEADY_TO))
         within = slice(int(first[0]), max(int(last[0]), int(first[0]) + 1))
-        looks = self.times[within]
+        looks = self.times[max(0, int(first[0]) - 1) : int(last[0]) + 1]
         if silent := [after - before for before, after in pairwise(looks) if after - before > MOST_SILENT_SECONDS]:
             raise RuntimeError(f"the server said nothing of itself for {max(silent):.0f} s")
         rate = (STEADY_TO - STEADY_FROM) * requests / (last[1] - first[1])

@@ -211,10 +211,10 @@ def scenarios() -> list[Scenario]:
     for kind, server in pairs_of(FRONT_END)[:2]:
         found += [
             Scenario(
-                f"short answers, {workers} workers, {kind}",
+                f"short answers, {workers} worker{'s' if workers > 1 else ''}, {kind}",
                 server,
                 workers=workers,
-                maximum=512 // workers,
+                maximum=2048 // workers,
                 length=fixed(0.1),
                 seconds=60,
                 settled=20,

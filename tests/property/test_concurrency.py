@@ -10,7 +10,7 @@ from batchwright.worker.server.load import read_metrics
 SECONDS = st.floats(0.0, 600.0)
 COUNTS = st.integers(0, 5000)
 PART = st.floats(0.0, 4.0)
-LATEST = st.builds(LatestAnswers, COUNTS, PART, PART, PART)
+LATEST = st.builds(LatestAnswers, COUNTS, PART, PART, PART, PART)
 LOADS = st.builds(ServerLoad, COUNTS, COUNTS, st.floats(0.0, 1.0), st.none() | LATEST)
 FINISHED = st.tuples(SECONDS, st.floats(0.0, 2.0), st.sampled_from(Signal))
 EVENTS = st.lists(
@@ -25,7 +25,7 @@ EVENTS = st.lists(
 
 def happens(limit: AdaptiveLimit, now: float, event: object) -> None:
     if isinstance(event, ServerLoad):
-        limit.loaded(now, event, limit.limit)
+        limit.loaded(now, event, limit.limit if event.running % 3 else limit.limit // 2)
     elif isinstance(event, tuple):
         seconds, used, signal = event
         limit.finished(now, seconds, max(1, int(limit.limit * used)), signal)

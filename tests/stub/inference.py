@@ -161,10 +161,11 @@ class _Exchange:
             outcome = await state.flight.wait(self._delay(switches, step, call.key, attempt))
             if outcome == "aborted":
                 return self._aborted(call.body, model)
-            return await self._finish(step, answer, call.key)
+            response = await self._finish(step, answer, call.key)
+            state.stats.left_slot(queued=began - came, total=time.monotonic() - came)
+            return response
         finally:
             state.capacity.give_back()
-            state.stats.left_slot(queued=began - came, total=time.monotonic() - came)
 
     def _arrive(self, key: str, priority: int) -> int:
         log = self._state.log

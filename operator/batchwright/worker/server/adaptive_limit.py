@@ -35,8 +35,9 @@ OWN_SECONDS: Final = 15.0
 For so long after that, an engine that seems idle is one between two waves: short answers come together, the next
 requests set out together, and most of the time they are in the server's HTTP front end."""
 SEEN: Final = 0.25
-"""Such a part of the requests in flight the engine has at least, or of the answers the server counts: else the numbers
-are of another one."""
+"""An engine that has less than such a part of the requests in flight is idle, or another server's."""
+COUNTED: Final = 0.25
+"""A server that has counted less than such a part of the answers that came is another one."""
 STARTING_QUEUE: Final = 0.3
 QUEUE: Final = 0.2
 """Part of an answer's time that may be waiting, while starting and later; and more, the fewer answers say so."""
@@ -113,6 +114,9 @@ class AdaptiveLimit:
         self._sampled_at = now
         self._queueing.discard()
         may_grow = self._is_used(in_flight) and now >= self._hold_until
+        if self._capacity.is_front_end_full(load):
+            may_grow = self._starting = self._only_answers = False
+            self._step = 0.0
         if idle:
             if self._capacity.idled(load) and may_grow:
                 self._grow_idle()
@@ -131,7 +135,7 @@ class AdaptiveLimit:
         if not idle:
             return True
         if load.latest is not None and answers >= LEAST_OWN:
-            return load.latest.count >= SEEN * answers
+            return load.latest.count >= COUNTED * answers
         return now - self._own_at <= OWN_SECONDS
 
     def _is_used(self, in_flight: int) -> bool:
@@ -155,7 +159,7 @@ class AdaptiveLimit:
             self._set(2 * self._exact)
 
     def _take_up_start(self) -> None:
-        # What only answers were taken for doesn't count: a batch that grows makes them longer, too.
+        # Whether answers have ended the start doesn't count: a batch that grows makes them longer, too.
         self._starting |= self._only_answers
         self._only_answers = False
 
@@ -172,10 +176,10 @@ class AdaptiveLimit:
 
     def _overloaded(self, now: float, in_flight: int) -> None:
         self._hold_until = now + HOLD_SECONDS
-        self._only_answers = False
         used = min(self._exact, float(in_flight))
         if self._overloads > OVERLOADED and now >= self._cut_at + OVERLOAD_SECONDS:
             self._cut(now, used * OVERLOAD_FACTOR, used)
+            self._only_answers = False
         elif self._overloads > OVERLOADED:
             self._set(used - 1)  # the server took the others
 
@@ -224,3 +228,4 @@ class AdaptiveLimit:
         elif not self._starting and ended.queue > QUEUE + 0.4 * chance:
             self._cut(now, used * max(0.5, 1 - ended.queue) * 0.95, used * max(0.75, 1 - ended.queue / 2))
             self._queueing.cut()
+            self._only_answers = False

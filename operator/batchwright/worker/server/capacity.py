@@ -22,7 +22,7 @@ NEAR_MOST: Final = 0.9
 FORGETTING: Final = 0.99
 """Of the most that was seen at work, with each sample: a limit that fell by half is taken for one after a minute."""
 PASSING: Final = 0.1
-"""A queue in which answers spent less of their time than this is one of a moment: short requests come in waves."""
+"""A queue in which answers spent less of their time in the engine is one of a moment: short requests come in waves."""
 FRONT_END: Final = 0.4
 FRONT_END_SECONDS: Final = 0.05
 FRONT_END_GROWTH: Final = 4.0
@@ -96,15 +96,18 @@ class Capacity:
             spare=target - total,
             cache_spare=cached - total,
             share=0.5 if self._most is None else max(0.5, self._most / 200),
-            queued=self._is_front_end_full(load) or queued,
+            queued=queued,
         )
 
     def idled(self, load: ServerLoad) -> bool:
-        """Take a sample that holds hardly any request. Says whether there was no queue, in the one before either."""
+        """Take a sample that holds hardly any request. Says whether more would fit, by the one before too."""
+        if load.waiting > 1 or load.kv_cache_usage > CACHE_TARGET:
+            return False
         calm, self._queued_at = self._queued_at is None, None
-        return not self._is_front_end_full(load) and calm
+        return calm
 
-    def _is_front_end_full(self, load: ServerLoad) -> bool:
+    def is_front_end_full(self, load: ServerLoad) -> bool:
+        """Whether answers waited in the front end for what more requests would only wait for longer."""
         if load.latest is None:
             return False
         front_end = load.latest.front_end
@@ -139,4 +142,8 @@ class Capacity:
 
 
 def _is_passing(load: ServerLoad) -> bool:
-    return load.latest is not None and load.latest.queued < PASSING * load.latest.seconds
+    latest = load.latest
+    # Longer answers waited before, and tell nothing of the queue now.
+    if latest is None or latest.seconds > latest.within:
+        return False
+    return latest.queued < PASSING * (latest.queued + latest.worked_on)

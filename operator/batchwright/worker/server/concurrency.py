@@ -21,8 +21,10 @@ class LatestAnswers:
     """What the server says of the answers that it gave since the sample before."""
 
     count: int
+    within: float
+    """Seconds from the sample before to this one."""
     seconds: float
-    """What one was in the server, in the mean: in its HTTP front end, the engine's queue, and the engine."""
+    """How long one was in the server, in the mean: in its front end, the engine's queue, and the engine."""
     queued: float
     """Seconds of these in the engine's queue."""
     worked_on: float
@@ -30,8 +32,8 @@ class LatestAnswers:
 
     @property
     def front_end(self) -> float:
-        """Seconds of these in the HTTP front end."""
-        return max(0.0, self.seconds - self.queued - self.worked_on)
+        """Seconds of these in the front end, which counts from when it has read a request to when it has the answer."""
+        return self.seconds - self.queued - self.worked_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class ServerLoad:
     kv_cache_usage: float
     """Part of the memory for keys and values that is taken, 0 to 1; of the fullest engine where there are several."""
     latest: LatestAnswers | None = None
-    """None where the server doesn't count them, and where they took longer than from sample to sample: too late."""
+    """None where the server doesn't count them, or there were none."""
 
 
 class Limit(Protocol):

@@ -16,9 +16,13 @@ _COUNT: Final = b"e2e_request_latency_seconds_count"
 _SECONDS: Final = b"e2e_request_latency_seconds_sum"
 _QUEUED: Final = b"request_queue_time_seconds_sum"
 _WORKED_ON: Final = b"request_inference_time_seconds_sum"
+_STARTED: Final = b"e2e_request_latency_seconds_created"
 _TOTALS: Final = (_COUNT, _SECONDS, _QUEUED, _WORKED_ON)
+_LOAD: Final = (_WAITING, _RUNNING, *_CACHE)
+LONGEST_GAP: Final = 10.0
+"""Seconds between two samples, after which the answers between them tell of too long a time."""
 _SAMPLE: Final = re.compile(
-    rb"^vllm:(" + b"|".join((_WAITING, _RUNNING, *_CACHE, *_TOTALS)) + rb")"
+    rb"^vllm:(" + b"|".join((*_LOAD, *_TOTALS, _STARTED)) + rb")"
     rb"(?:\{.*\})?[ \t]+(\S+)",
     re.MULTILINE,
 )
@@ -35,6 +39,8 @@ class AnswerTotals:
     """In the engine's queue."""
     worked_on: float
     """In the engine."""
+    started: float = 0.0
+    """When it began to count, in seconds since 1970: another one for another server, and after a restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +56,26 @@ def read_metrics(text: bytes) -> Metrics | None:
     """The numbers of a server, all its engines and models together; None where the text doesn't tell its load."""
     found: dict[bytes, list[float]] = {}
     for name, value in _SAMPLE.findall(text):
-        number = _number(value)
-        if number is None:
-            return None
-        found.setdefault(name, []).append(number)
+        found.setdefault(name, []).append(_number(value))
     if _WAITING not in found or _RUNNING not in found:
+        return None
+    if not all(0 <= number < math.inf for name in _LOAD for number in found.get(name, ())):
         return None
     cache = max((max(found[name]) for name in _CACHE if name in found), default=0.0)
     load = ServerLoad(int(sum(found[_WAITING])), int(sum(found[_RUNNING])), min(1.0, cache))
-    if not found.keys() >= set(_TOTALS):
+    count, seconds, queued, worked_on = (sum(found.get(name, (math.nan,))) for name in _TOTALS)
+    # A sum may be below 0: vLLM counts a request that failed before it was scheduled with a time of -1 million seconds.
+    if not all(map(math.isfinite, (count, seconds, queued, worked_on))):
         return Metrics(load, None)
-    return Metrics(load, AnswerTotals(*(sum(found[name]) for name in _TOTALS)))
+    return Metrics(load, AnswerTotals(count, seconds, queued, worked_on, started=sum(found.get(_STARTED, ()))))
 
 
-def _number(value: bytes) -> float | None:
+def _number(value: bytes) -> float:
+    """Not a number, where it isn't one."""
     try:
-        number = float(value)
+        return float(value)
     except ValueError:
-        return None
-    return number if math.isfinite(number) and number >= 0 else None
+        return math.nan
 
 
 def together(several: Sequence[Metrics]) -> Metrics:
@@ -91,19 +98,20 @@ def _sum(totals: Sequence[AnswerTotals]) -> AnswerTotals:
         seconds=sum(one.seconds for one in totals),
         queued=sum(one.queued for one in totals),
         worked_on=sum(one.worked_on for one in totals),
+        started=sum(one.started for one in totals),
     )
 
 
 def latest_answers(earlier: AnswerTotals | None, later: AnswerTotals | None, seconds: float) -> LatestAnswers | None:
     """The answers between two samples that lie so many seconds apart.
 
-    None where they can't be told, as after a restart of the server; and where they took longer than that, so that they
-    tell of the time before.
+    None where they can't be told: the sums are of another server, or of another start; requests were longer in the
+    engine than in the server; the samples are far apart.
     """
-    if earlier is None or later is None:
+    if earlier is None or later is None or earlier.started != later.started or seconds > LONGEST_GAP:
         return None
     count, spent = later.count - earlier.count, later.seconds - earlier.seconds
     queued, worked_on = later.queued - earlier.queued, later.worked_on - earlier.worked_on
-    if count < 1 or not 0 < spent <= count * seconds or min(queued, worked_on) < 0:
+    if count < 1 or min(queued, worked_on) < 0 or not 0 < queued + worked_on <= spent:
         return None
-    return LatestAnswers(int(count), spent / count, queued / count, worked_on / count)
+    return LatestAnswers(int(count), seconds, spent / count, queued / count, worked_on / count)

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 METRICS_PATH: Final = "/metrics"
 TIMEOUT_SECONDS: Final = 2.0
 SAMPLES_PER_SECOND: Final = 8
-"""That all workers of a job may take together: to write its metrics costs a server some milliseconds."""
+"""That all workers of a job take together, up to 32 of them: to write its metrics costs a server some milliseconds."""
 MAX_INTERVAL_SECONDS: Final = 4.0
 MISSES: Final = 3
 """After so many in a row the server seems to have no such metrics: it is asked after twice the time each time."""

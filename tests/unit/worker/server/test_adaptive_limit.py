@@ -206,10 +206,9 @@ def test_after_refusals_it_waits_and_then_grows_ever_faster_where_metrics_show_r
 
 @pytest.mark.parametrize("load", [ServerLoad(0, 0, 0.0), ServerLoad(2, 3, 1.0)], ids=["empty", "far too few"])
 def test_numbers_that_cannot_be_of_this_server_are_ignored(load: ServerLoad) -> None:
-    limit = grown()
+    limit = AdaptiveLimit(4096, initial=64)
     for second in range(10, 20):
         limit.loaded(float(second), load, limit.limit)
-        answer(limit, 1, now=float(second))
     assert limit.limit == 64
 
 
@@ -293,15 +292,29 @@ def test_a_cut_goes_by_the_most_in_flight_since_the_last_sample() -> None:
     assert 30 < limit.limit < 45
 
 
-def latest(*, queued: float = 0.0, front_end: float = 0.0, count: int = 100) -> LatestAnswers:
-    """Of answers of 0.2 s; parts of that."""
-    return LatestAnswers(count, 0.2, 0.2 * queued, 0.2 * (1 - queued - front_end))
+def latest(
+    *, queued: float = 0.0, front_end: float = 0.0, count: int = 100, seconds: float = 0.2, within: float = 1.0
+) -> LatestAnswers:
+    """Of answers that took so many seconds; parts of that."""
+    return LatestAnswers(count, within, seconds, seconds * queued, seconds * (1 - queued - front_end))
 
 
 @pytest.mark.parametrize(
     ("answers", "is_cut"),
-    [(latest(queued=0.05), False), (latest(queued=0.3), True), (None, True)],
-    ids=["of a moment", "that answers waited in", "that nothing more is known of"],
+    [
+        (latest(queued=0.05), False),
+        (latest(queued=0.3), True),
+        (latest(queued=0.05, front_end=0.8), True),
+        (latest(queued=0.05, seconds=1.5), True),
+        (None, True),
+    ],
+    ids=[
+        "of a moment",
+        "that answers waited in",
+        "that they waited in for much of their time in the engine",
+        "that longer answers had not seen",
+        "that nothing more is known of",
+    ],
 )
 def test_a_queue_is_one_where_answers_waited(answers: LatestAnswers | None, is_cut: bool) -> None:
     limit = grown(60)
@@ -319,6 +332,33 @@ def test_it_does_not_grow_where_answers_wait_in_the_front_end(load: ServerLoad) 
     assert grown_to == 400
     limit.loaded(2.0, replace(load, latest=latest(front_end=0.6)), 400)
     assert limit.limit == grown_to
+    limit.loaded(3.0, replace(load, latest=latest(front_end=0.6, seconds=1.5)), 400)
+    assert limit.limit == grown_to, "slower than from sample to sample"
+    limit.loaded(4.0, replace(load, latest=None), 400)
+    assert limit.limit <= grown_to + 1, "the start is over"
+
+
+@pytest.mark.parametrize(
+    ("base", "now"),
+    [
+        pytest.param(latest(front_end=0.05), latest(front_end=0.3), id="a small part of the time"),
+        pytest.param(latest(front_end=0.05, seconds=0.05), latest(front_end=0.6, seconds=0.05), id="a short time"),
+        pytest.param(latest(front_end=0.5), latest(front_end=0.6), id="a front end that always takes so long"),
+    ],
+)
+def test_it_grows_where_the_front_end_takes(base: LatestAnswers, now: LatestAnswers) -> None:
+    limit = AdaptiveLimit(4096, initial=100)
+    limit.loaded(0.0, replace(own(limit), latest=base), 100)
+    limit.loaded(1.0, replace(ROOM, latest=now), 200)
+    assert limit.limit == 400
+
+
+def test_an_idle_engine_with_a_queue_has_no_room_for_more() -> None:
+    limit = AdaptiveLimit(4096, initial=256)
+    limit.loaded(0.0, own(limit), 256)
+    before = limit.limit
+    limit.loaded(1.0, ServerLoad(waiting=40, running=16, kv_cache_usage=0.1), before)
+    assert limit.limit == before
 
 
 @pytest.mark.parametrize(("counted", "grows"), [(60, True), (20, True), (10, False), (0, False)])

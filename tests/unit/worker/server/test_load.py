@@ -3,7 +3,7 @@
 import pytest
 
 from batchwright.worker.server.concurrency import LatestAnswers, ServerLoad
-from batchwright.worker.server.load import AnswerTotals, Metrics, latest_answers, read_metrics, together
+from batchwright.worker.server.load import LONGEST_GAP, AnswerTotals, Metrics, latest_answers, read_metrics, together
 
 VLLM = b"""\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -94,15 +94,17 @@ vllm:e2e_request_latency_seconds_created{engine="0",model_name="a"} 1.7e+09
 
 def test_answers_and_their_times_are_read_of_all_engines_together() -> None:
     metrics = read_metrics(VLLM + COUNTED)
-    assert metrics == Metrics(ServerLoad(12, 37, 0.3412), AnswerTotals(count=40, seconds=8, queued=0.75, worked_on=5))
+    assert metrics == Metrics(
+        ServerLoad(12, 37, 0.3412), AnswerTotals(count=40, seconds=8, queued=0.75, worked_on=5, started=1.7e9)
+    )
 
 
 def test_several_servers_have_their_requests_together_and_the_fullest_cache() -> None:
     several = [
-        Metrics(ServerLoad(1, 2, 0.3), AnswerTotals(5, 2.0, 1.0, 0.5)),
+        Metrics(ServerLoad(1, 2, 0.3), AnswerTotals(5, 2.0, 1.0, 0.5, started=10.0)),
         Metrics(ServerLoad(10, 20, 0.1), AnswerTotals(6, 3.0, 0.5, 2.0)),
     ]
-    assert together(several) == Metrics(ServerLoad(11, 22, 0.3), AnswerTotals(11, 5.0, 1.5, 2.5))
+    assert together(several) == Metrics(ServerLoad(11, 22, 0.3), AnswerTotals(11, 5.0, 1.5, 2.5, started=10.0))
 
 
 def test_one_server_that_counts_no_answers_leaves_those_of_all_unknown() -> None:
@@ -116,9 +118,10 @@ EARLIER = AnswerTotals(count=100, seconds=50.0, queued=20.0, worked_on=30.0)
 @pytest.mark.parametrize(
     ("later", "latest"),
     [
-        pytest.param(AnswerTotals(140, 58.0, 22.0, 34.0), LatestAnswers(40, 0.2, 0.05, 0.1), id="short ones"),
-        pytest.param(AnswerTotals(140, 90.5, 22.0, 34.0), None, id="longer than from sample to sample"),
+        pytest.param(AnswerTotals(140, 58.0, 22.0, 34.0), LatestAnswers(40, 1.0, 0.2, 0.05, 0.1), id="some"),
         pytest.param(EARLIER, None, id="none"),
+        pytest.param(AnswerTotals(140, 58.0, 22.0, 38.0), None, id="longer in the engine than in the server"),
+        pytest.param(AnswerTotals(140, 58.0, 22.0, 34.0, started=1.7e9), None, id="since another start"),
         pytest.param(AnswerTotals(7, 1.0, 0.0, 1.0), None, id="of another start of the server"),
         pytest.param(AnswerTotals(140, 58.0, 19.0, 34.0), None, id="of another server"),
         pytest.param(None, None, id="not counted"),
@@ -126,6 +129,29 @@ EARLIER = AnswerTotals(count=100, seconds=50.0, queued=20.0, worked_on=30.0)
 )
 def test_the_answers_between_two_samples(later: AnswerTotals | None, latest: LatestAnswers | None) -> None:
     assert latest_answers(EARLIER, later, 1.0) == latest
+
+
+def test_the_answers_of_a_long_time_tell_nothing_of_now() -> None:
+    later = AnswerTotals(140, 58.0, 22.0, 34.0)
+    assert latest_answers(EARLIER, later, LONGEST_GAP) is not None
+    assert latest_answers(EARLIER, later, LONGEST_GAP + 0.1) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "totals"),
+    [("NaN", None), ("many", None), ("-1e6", AnswerTotals(3, 1.0, -1e6, 0.5, started=1.7e9))],
+)
+def test_a_strange_sum_does_not_hide_the_load(seconds: str, totals: AnswerTotals | None) -> None:
+    text = f"""\
+vllm:num_requests_running 3
+vllm:num_requests_waiting 1
+vllm:e2e_request_latency_seconds_count 3
+vllm:e2e_request_latency_seconds_sum 1.0
+vllm:e2e_request_latency_seconds_created 1.7e9
+vllm:request_queue_time_seconds_sum {seconds}
+vllm:request_inference_time_seconds_sum 0.5
+"""
+    assert read_metrics(text.encode()) == Metrics(ServerLoad(1, 3, 0.0), totals)
 
 
 def test_of_a_first_sample_no_answers_are_known() -> None:

@@ -87,7 +87,7 @@ async def test_it_tells_what_the_server_answered_since_the_sample_before() -> No
     sampling = Sampling(server, traffic, sleep=Sleep(3), clock=lambda: next(seconds), chance=lambda: 0.5)
     with pytest.raises(asyncio.CancelledError):
         await sampling.run()
-    assert [load.latest for load in traffic.loads] == [None, LatestAnswers(20, 0.2, 0.05, 0.05), None]
+    assert [load.latest for load in traffic.loads] == [None, LatestAnswers(20, 1.0, 0.2, 0.05, 0.05), None]
 
 
 async def test_many_workers_ask_less_often_each() -> None:
