@@ -2,13 +2,16 @@
 
 import statistics
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import httpx
 import pytest
 from hack.vllm.serving import VllmServer
 
 from batchwright.worker.server.adaptive_limit import INITIAL_LIMIT
+from batchwright.worker.server.load import AnswerTotals, latest_answers, read_metrics
 from fixtures.worker import JobUnderTest, folder_place, wait_until
 from vllm.batches.lines import RUNNING, WAITING, gauge, lines
 from vllm.flags import SLOTS
@@ -61,6 +64,24 @@ def test_concurrency_settles_near_what_the_engine_works_on_at_once(job: JobUnder
     job = job.with_spec(requests={"maxConcurrency": 128}).input(lines(800, max_tokens=48, ignore_eos=True))
     seen = watched(job, vllm)
     assert SLOTS / 2 <= later(seen.limits) <= 2 * SLOTS
+
+
+@pytest.mark.vllm_short
+def test_the_server_tells_where_its_answers_spent_their_time(job: JobUnderTest, vllm: VllmServer) -> None:
+    before, began = _sums(vllm), time.monotonic()
+    job.input(lines(8)).complete()
+    latest = latest_answers(before, _sums(vllm), seconds=1.0)
+    assert latest is not None
+    assert latest.count == 8
+    assert 0 < latest.worked_on <= latest.seconds <= time.monotonic() - began
+
+
+def _sums(vllm: VllmServer) -> AnswerTotals:
+    metrics = read_metrics(httpx.get(f"{vllm.url}/metrics", trust_env=False, timeout=30).content)
+    assert metrics is not None
+    assert metrics.totals is not None
+    assert metrics.totals.started > 1e9, "it says when it began to count"
+    return metrics.totals
 
 
 @pytest.mark.vllm_short
