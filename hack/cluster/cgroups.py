@@ -12,8 +12,6 @@ from .console import ClusterError
 # What kubelet asks for, and what it uses where it is there.
 NEEDED_CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 OPTIONAL_CONTROLLERS = ("io", "hugetlb")
-# By version: the file, what a process outside of all groups weighs, and the most that the kernel takes.
-PROCESSOR_WEIGHTS = (("cpu.shares", 1024, 262_144), ("cpu.weight", 100, 10_000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +61,8 @@ def hierarchies() -> Hierarchies:
     return found
 
 
-def make(name: str, machine: Hierarchies, *, cores: int) -> None:
-    """Make the group `name` in every hierarchy, so that a kubelet can put its pods below it.
-
-    On a busy machine all its pods together weigh as much as a process on each of `cores`.
-    """
+def make(name: str, machine: Hierarchies) -> None:
+    """Make the group `name` in every hierarchy, so that a kubelet can put its pods below it."""
     if machine.unified:
         _enable_controllers(machine.roots[0])
     for root in machine.roots:
@@ -77,14 +72,6 @@ def make(name: str, machine: Hierarchies, *, cores: int) -> None:
         for setting in ("cpuset.cpus", "cpuset.mems"):
             if (group / setting).is_file() and not machine.unified:
                 (group / setting).write_text((root / setting).read_text())
-        _weigh(group, cores)
-
-
-def _weigh(group: Path, cores: int) -> None:
-    # A new group weighs as one process outside of all groups does, however many pods are in it.
-    for setting, of_a_process, most in PROCESSOR_WEIGHTS:
-        if (group / setting).is_file():
-            (group / setting).write_text(str(min(most, of_a_process * cores)))
 
 
 def _enable_controllers(root: Path) -> None:

@@ -116,7 +116,7 @@ def _prepare(layout: Layout, node: Node) -> None:
     for program in NODE_PROGRAMS:
         (programs / program.name).unlink(missing_ok=True)
         (programs / program.name).symlink_to(program.path)
-    cgroups.make(node.cgroup, cgroups.hierarchies(), cores=os.cpu_count() or 1)
+    cgroups.make(node.cgroup, cgroups.hierarchies())
 
 
 def _command(layout: Layout, node: Node) -> list[str]:

@@ -43,26 +43,11 @@ def test_a_new_group_of_version_1_gets_processors_and_memory(tmp_path: Path) -> 
         (cpuset / name).write_text(value)
         (cpuset / "node" / name).touch()  # the kernel makes it
 
-    cgroups.make("node", Hierarchies((cpuset, memory), None), cores=2)
+    cgroups.make("node", Hierarchies((cpuset, memory), None))
 
     assert (cpuset / "node" / "cpuset.cpus").read_text() == "0-1"
     assert (cpuset / "node" / "cpuset.mems").read_text() == "0"
     assert (memory / "node").is_dir()
-
-
-@pytest.mark.parametrize(
-    ("setting", "cores", "weight"),
-    [("cpu.shares", 2, "2048"), ("cpu.shares", 1024, "262144"), ("cpu.weight", 2, "200"), ("cpu.weight", 512, "10000")],
-)
-def test_a_new_group_weighs_as_much_as_a_process_on_each_core(
-    tmp_path: Path, setting: str, cores: int, weight: str
-) -> None:
-    (tmp_path / "node").mkdir()
-    (tmp_path / "node" / setting).touch()  # the kernel makes it
-
-    cgroups.make("node", Hierarchies((tmp_path,), None), cores=cores)
-
-    assert (tmp_path / "node" / setting).read_text() == weight
 
 
 def unified(root: Path, *, available: str, enabled: str) -> Hierarchies:
@@ -75,7 +60,7 @@ def unified(root: Path, *, available: str, enabled: str) -> Hierarchies:
 def test_version_2_passes_on_the_controllers_that_it_does_not_yet(tmp_path: Path) -> None:
     machine = unified(tmp_path, available="cpuset cpu io memory pids misc", enabled="cpu io memory pids")
 
-    cgroups.make("node", machine, cores=2)
+    cgroups.make("node", machine)
 
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpuset"
     assert (tmp_path / "node").is_dir()
@@ -85,7 +70,7 @@ def test_a_missing_controller_of_version_2_is_named(tmp_path: Path) -> None:
     machine = unified(tmp_path, available="cpu memory pids", enabled="")
 
     with pytest.raises(ClusterError, match="lack cpuset"):
-        cgroups.make("node", machine, cores=2)
+        cgroups.make("node", machine)
 
 
 def test_a_group_goes_with_all_below_it(tmp_path: Path) -> None:
