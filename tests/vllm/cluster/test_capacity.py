@@ -12,7 +12,7 @@ from vllm.cluster.request_lines import assert_whole, chat_lines
 
 SLOTS = 8
 MOST = 64
-LEAST_LOOKS = 8
+LEAST_LOOKS = 6
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def _settled(seen: list[int]) -> float:
 def _in_flight(batches: Quickstart, server: ModelServer, pod: str, *, lines: int, concurrency: str) -> list[int]:
     """Requests that the server had, running and waiting, looked at again and again during a BatchJob of one worker."""
     name = batches.name("capacity")
-    requests = chat_lines(name, lines, tokens=96)
+    requests = chat_lines(name, lines, tokens=600)
     batches.apply(
         name,
         batches.put(f"in/{name}.jsonl", requests),
