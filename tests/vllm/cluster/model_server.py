@@ -32,14 +32,12 @@ _RECEIVED = re.compile(r"Received request chatcmpl-(\S+): ")
 class ServerMetrics:
     """What a replica says of itself."""
 
-    running: int
-    waiting: int
     answered: int
     """Requests that ended since its start with a whole answer."""
-
-    @property
-    def in_flight(self) -> int:
-        return self.running + self.waiting
+    queued: float
+    """Seconds that all requests since its start waited for a place in the engine."""
+    worked_on: float
+    """Seconds that all of them had one."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +113,9 @@ class ModelServer:
                 if sample.labels.get("finished_reason") != "abort":
                     totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
         return ServerMetrics(
-            running=int(totals["vllm:num_requests_running"]),
-            waiting=int(totals["vllm:num_requests_waiting"]),
             answered=int(totals.get("vllm:request_success_total", 0)),
+            queued=totals.get("vllm:request_queue_time_seconds_sum", 0.0),
+            worked_on=totals.get("vllm:request_inference_time_seconds_sum", 0.0),
         )
 
     def received(self, pod: str) -> list[str]:
