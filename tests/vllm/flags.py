@@ -29,6 +29,7 @@ def generation_flags(installation: Installation) -> tuple[str, ...]:
     return (
         *_COMMON,
         "--enable-prompt-tokens-details",
+        "--enable-log-outputs",
         *("--scheduling-policy", "priority"),
         *lora_flags(installation),
         *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
