@@ -257,7 +257,7 @@ def counts_are_exact(report: MergeReport, history: History) -> None:
     assert (report.usage.total_tokens or 0) == completed
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(HISTORIES, st.lists(st.integers(0, 60), max_size=3))
 @example(History([Fate.UNDONE] * 20, 1, set(), 1, set(), 0), [1, 5, 9, 30, 59, 118, 121, 122])
 def test_each_request_ends_once_in_input_order_however_often_it_is_killed(history: History, kills: list[int]) -> None:
@@ -277,7 +277,7 @@ def test_each_request_ends_once_in_input_order_however_often_it_is_killed(histor
         assert report.warnings == ()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(HISTORIES, st.integers(0, 60))
 def test_without_its_input_it_keeps_what_was_done(history: History, steps: int) -> None:
     with tempfile.TemporaryDirectory() as name:

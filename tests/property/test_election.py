@@ -233,7 +233,7 @@ class Process:
         self.world.after(self.world.random.uniform(0.1, 20), lambda: self.world.start_after(self))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     random=st.randoms(use_true_random=True),
     weather=weathers,

@@ -108,7 +108,7 @@ class World:
         return ProgressCounts(found["lines_processed"], found["total_tokens_so_far"], found["num_responses_so_far"])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(history=histories, conditional_put=st.booleans())
 def test_no_count_falls_and_none_is_of_work_undone(history: list[tuple[str, int, int]], conditional_put: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -123,7 +123,7 @@ def test_no_count_falls_and_none_is_of_work_undone(history: list[tuple[str, int,
                 before = told
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(history=histories)
 def test_whoever_is_left_tells_everything_in_the_end(history: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

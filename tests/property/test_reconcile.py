@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -342,9 +342,7 @@ def _histories(number: int, steps: int) -> Any:
     case.settings = settings(
         max_examples=number * LENGTH,
         stateful_step_count=steps,
-        deadline=None,
         phases=[phase for phase in Phase if phase is not Phase.explain],  # which would take minutes
-        suppress_health_check=[HealthCheck.too_slow],
     )
     return pytest.mark.timeout(300 * LENGTH)(case)
 

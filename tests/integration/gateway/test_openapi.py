@@ -45,7 +45,7 @@ def test_every_answer_is_as_the_document_says(document: Any, subtests: pytest.Su
 
 
 def _try(operation: Any) -> None:
-    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
     @given(
         case=operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
         | operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)

@@ -12,7 +12,7 @@ from chaos.script import Action, Kind, Target
 
 FORMS = [SHORT, LONG]
 seeds = st.integers(0, 2**32)
-some = settings(max_examples=30, deadline=None)
+some = settings(max_examples=30)
 
 
 @pytest.mark.parametrize("form", FORMS)

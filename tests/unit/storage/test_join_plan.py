@@ -129,19 +129,18 @@ literals = st.binary(max_size=64).map(Literal)
 large_literals = st.integers(0, 20 * MIB).map(lambda size: Literal(bytes(size)))
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(object_pieces, literals), max_size=40))
 def test_plans_are_legal_and_lose_nothing(pieces: list[Piece]) -> None:
     assert_legal(plan_parts(pieces), pieces)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.one_of(object_pieces, large_literals), max_size=4))
 def test_large_literals_are_split_rightly(pieces: list[Piece]) -> None:
     assert_legal(plan_parts(pieces), pieces)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 20 * MIB), min_size=1, max_size=20), st.integers(1, 12_000))
 def test_many_pieces_keep_to_the_number_of_parts(sizes: list[int], repeats: int) -> None:
     assume(sum(sizes) > 0)
@@ -153,7 +152,6 @@ def test_many_pieces_keep_to_the_number_of_parts(sizes: list[int], repeats: int)
     assert all(MIN_PART_BYTES <= part.size <= MAX_PART_BYTES for part in parts[:-1])
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(st.integers(0, 3 * MIB), st.integers(0, 300 * MIB)).map(object_), max_size=12))
 def test_without_copies_parts_fit_into_memory(pieces: list[Piece]) -> None:
     parts = plan_parts(pieces, copies=False)
@@ -161,7 +159,6 @@ def test_without_copies_parts_fit_into_memory(pieces: list[Piece]) -> None:
     assert all(isinstance(part, StreamPart) and part.size <= STREAM_PART_BYTES for part in parts)
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(object_pieces, literals), max_size=40))
 def test_little_is_streamed_where_copies_are_possible(pieces: list[Piece]) -> None:
     """At most the small pieces, and what a copy lends to the stream in front of it."""

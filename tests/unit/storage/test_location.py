@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batchwright.storage.errors import InvalidLocation, StorageError
@@ -98,14 +98,12 @@ segments = st.text(st.characters(exclude_characters="\0/", exclude_categories=["
 file_paths = st.lists(segments.filter(lambda segment: segment not in (".", "..")), min_size=1).map("/".join)
 
 
-@settings(deadline=None)
 @given(text)
 def test_any_key_survives_a_round_trip(key: str) -> None:
     location = Location("s3", "bucket", key)
     assert parse_location(location.uri) == location
 
 
-@settings(deadline=None)
 @given(file_paths)
 def test_any_path_survives_a_round_trip(path: str) -> None:
     location = parse_location(f"file:///{path}")
@@ -115,7 +113,6 @@ def test_any_path_survives_a_round_trip(path: str) -> None:
         assert parse_location(location.uri) == location
 
 
-@settings(deadline=None)
 @given(text, text.filter(bool))
 def test_a_joined_location_starts_with_its_prefix_and_ends_with_the_name(prefix: str, name: str) -> None:
     joined = Location("s3", "bucket", prefix).join(name)

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batchwright.gateway.page.throughput import HEIGHT, MOST_BINS, WIDTH, Span, nice_above, plot, throughput
@@ -71,7 +71,6 @@ spans = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(spans, st.booleans())
 def test_every_request_is_in_exactly_one_bin(some: list[Span], live: bool) -> None:
     rates = throughput(some, live=live)
@@ -81,7 +80,6 @@ def test_every_request_is_in_exactly_one_bin(some: list[Span], live: bool) -> No
     assert all(before.end == after.start for before, after in zip(rates.bins, rates.bins[1:], strict=False))
 
 
-@settings(deadline=None)
 @given(spans, st.booleans())
 def test_a_plot_stays_in_its_box(some: list[Span], live: bool) -> None:
     rates = throughput(some, live=live)

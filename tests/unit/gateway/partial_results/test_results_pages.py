@@ -112,7 +112,7 @@ def all_lines(work: Work, shards: Iterable[int]) -> list[bytes]:
     return sorted(line for shard in shards for kind in (RESULTS, ERRORS) for line in work.lines(shard)[kind])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     shards=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=6),
     limit=st.integers(1, 7),

@@ -83,7 +83,7 @@ def test_own_parts_cover_every_shard_once_and_differ_by_one_at_most(shards: int,
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(shards=st.integers(0, 40), workers=st.integers(1, 6))
 def test_workers_side_by_side_take_every_shard_exactly_once(
     tmp_path_factory: pytest.TempPathFactory, shards: int, workers: int
