@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
 from fixtures.stub_client import BODIES, CHAT, Client, chat, stub_client, text_of
+from stub.harness import POLL, WAIT
 from stub.texts import answer_to
 
 
@@ -168,14 +170,25 @@ async def test_the_metrics_are_those_of_vllm() -> None:
 
 
 async def test_the_times_of_answers_are_counted_as_by_vllm() -> None:
-    async with stub_client(slots=1) as client:
-        await asyncio.gather(*(client.post(chat(str(number), "delay=0.4")) for number in range(2)))
+    async with stub_client(slots=1, freeze=True) as client:
+        both = [asyncio.create_task(client.post(chat(str(number), "delay=0.2"))) for number in range(2)]
+        async with asyncio.timeout(WAIT):
+            while (await client.stub.stats()).waiting != 1:  # noqa: ASYNC110 - nothing tells of a change
+                await asyncio.sleep(POLL)
+        began = time.monotonic()
+        await client.stub.stats()
+        waited = time.monotonic() - began
+        await client.stub.switch(freeze=False)
+        await asyncio.gather(*both)
         metrics = await _metrics(client)
         assert metrics["vllm:e2e_request_latency_seconds_count"] == 2
-        # The second one waited while the first one was worked on.
-        assert metrics["vllm:request_queue_time_seconds_sum"] == pytest.approx(
-            metrics["vllm:e2e_request_latency_seconds_sum"] / 3, rel=0.25
+        queued, worked_on, whole = (
+            metrics[f"vllm:{name}_seconds_sum"]
+            for name in ("request_queue_time", "request_inference_time", "e2e_request_latency")
         )
+        assert whole == pytest.approx(queued + worked_on)
+        # The second one waited while the first one was worked on, and was worked on itself.
+        assert waited <= queued < worked_on
 
 
 async def _metrics(client: Client) -> dict[str, float]:
