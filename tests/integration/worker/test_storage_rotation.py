@@ -78,6 +78,14 @@ def bucket_job(
     return job.at(place).with_spec(sharding={"linesPerShard": 10}, requests={"maxConcurrency": 4})
 
 
+@contextmanager
+def standing_still(stub: StubProcess) -> Iterator[None]:
+    """A slow run gets no answer while something takes its time, to be in its midst after it, and then is quick."""
+    stub.switch(freeze=True)
+    yield
+    stub.switch(freeze=False, delay="0.05")
+
+
 def test_a_run_pauses_until_the_new_keys_are_mounted(
     bucket_job: JobUnderTest,
     keys: Keys,
@@ -87,9 +95,11 @@ def test_a_run_pauses_until_the_new_keys_are_mounted(
 ) -> None:
     lines = chat_lines(80)
     planned = bucket_job.input(lines).plan()
+    stub.switch(delay="0.2")
     with bucket_job.working(planned) as working:
         wait_until(lambda: working.progress().shards_completed)
-        keys.rotate()
+        with standing_still(stub):
+            keys.rotate()
         wait_until(lambda: REFUSED in caplog.text)
         asked = len(s3_proxy.requests)
         wait_until(lambda: len(s3_proxy.requests) >= asked + 3)
@@ -107,16 +117,18 @@ def test_a_run_pauses_until_the_new_keys_are_mounted(
 
 
 def test_a_run_whose_keys_never_come_back_ends_with_the_reason(
-    bucket_job: JobUnderTest, keys: Keys, monkeypatch: pytest.MonkeyPatch
+    bucket_job: JobUnderTest, keys: Keys, stub: StubProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def open_impatient(location: Any, settings: Any, **rest: Any) -> Any:
         return open_store(location, replace(settings, rotation_seconds=0.5), **rest)
 
     monkeypatch.setattr(stage_module, "open_store", open_impatient)
     planned = bucket_job.input(chat_lines(80)).plan()
+    stub.switch(delay="0.2")
     with bucket_job.working(planned) as working:
         wait_until(lambda: working.progress().shards_completed)
-        keys.bucket.server.delete_user(keys.account)
+        with standing_still(stub):
+            keys.bucket.server.delete_user(keys.account)
         with pytest.raises((StorageError, ExceptionGroup)) as caught:
             working.end()
     failure = failure_of(caught.value)
