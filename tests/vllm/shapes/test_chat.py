@@ -9,6 +9,7 @@ from vllm.shapes.bodies import FORMAT, LONG, NO_TOKENS, OVERLONG, one_call
 from vllm.shapes.both import Both, Case, named
 
 PATH = "/v1/chat/completions"
+UNCUT: dict[str, Any] = {"max_tokens": None, "ignore_eos": None}
 TOOLS = [{"type": "function", "function": {"name": "set_unit", "parameters": FORMAT, "strict": True}}]
 RESPONSE_FORMAT = {"type": "json_schema", "json_schema": {"name": "unit", "schema": FORMAT, "strict": True}}
 SET_UNIT = {"type": "function", "function": {"name": "set_unit"}}
@@ -16,14 +17,14 @@ EVERY_KIND = "pydantic goes through every kind of message in the SDK's words"
 
 
 def chat(content: Any = LONG, **fields: Any) -> dict[str, Any]:
-    """A request whose answer is cut after four tokens, unless fields say otherwise."""
-    body = {"model": MODEL, "messages": [{"role": "user", "content": content}], "max_tokens": 4}
+    """A request whose answer is cut after four tokens, and ends at none before them, unless fields say otherwise."""
+    body = {"model": MODEL, "messages": [{"role": "user", "content": content}], "max_tokens": 4, "ignore_eos": True}
     return {name: value for name, value in (body | fields).items() if value is not None}
 
 
 def answered(text: str, **fields: Any) -> dict[str, Any]:
     """A request that is answered with a text."""
-    return chat(structured_outputs={"choice": [text]}, max_tokens=None, **fields)
+    return chat(structured_outputs={"choice": [text]}, **UNCUT, **fields)
 
 
 CASES: dict[str, Case] = {
@@ -53,7 +54,7 @@ CASES: dict[str, Case] = {
     ),
     "logprobs": Case(chat(logprobs=True)),
     "logprobs with others": Case(chat(logprobs=True, top_logprobs=2, n=2)),
-    "a JSON schema": Case(chat(response_format=RESPONSE_FORMAT, max_tokens=None, **FEW_SPACES)),
+    "a JSON schema": Case(chat(response_format=RESPONSE_FORMAT, **UNCUT, **FEW_SPACES)),
     "any JSON object": Case(
         chat(response_format={"type": "json_object"}, max_tokens=1),
         meant={"choices[].finish_reason": "the smallest object is one of the stub's tokens, and its end needs none"},
@@ -61,7 +62,7 @@ CASES: dict[str, Case] = {
     "tools that aren't called": Case(chat(tools=TOOLS)),
     "tools that must not be called": Case(chat(tools=TOOLS, tool_choice="none")),
     "a tool that is named": Case(
-        chat(tools=TOOLS, tool_choice=SET_UNIT, max_tokens=None, **FEW_SPACES)
+        chat(tools=TOOLS, tool_choice=SET_UNIT, **UNCUT, **FEW_SPACES)
     ),
     "unknown members": Case(chat(metadata={"id": "line-1"}, user="somebody", nonsense=1)),
     "no model named": Case(chat(model=None)),
@@ -75,7 +76,7 @@ def test_an_answer(both: Both, name: str) -> None:
 
 @pytest.mark.vllm_short
 def test_a_tool_that_must_be_called(both: Both) -> None:
-    body = chat(tools=TOOLS, tool_choice="required", max_tokens=None, logit_bias=one_call(both), **FEW_SPACES)
+    body = chat(tools=TOOLS, tool_choice="required", **UNCUT, logit_bias=one_call(both), **FEW_SPACES)
     both.ask(Case(body), PATH).assert_alike({})
 
 

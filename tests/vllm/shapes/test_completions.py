@@ -9,20 +9,21 @@ from vllm.shapes.bodies import LONG, NO_TOKENS, OVERLONG
 from vllm.shapes.both import Both, Case, named
 
 PATH = "/v1/completions"
+UNCUT: dict[str, Any] = {"max_tokens": 500, "ignore_eos": None}
 EVERY_KIND = "pydantic goes through every kind of prompt"
 
 
 def prompt(text: Any = LONG, **fields: Any) -> dict[str, Any]:
-    """A request whose answer is cut after four tokens, unless fields say otherwise."""
-    body = {"model": MODEL, "prompt": text, "max_tokens": 4}
+    """A request whose answer is cut after four tokens, and ends at none before them, unless fields say otherwise."""
+    body = {"model": MODEL, "prompt": text, "max_tokens": 4, "ignore_eos": True}
     return {name: value for name, value in (body | fields).items() if value is not None}
 
 
 CASES: dict[str, Case] = {
     "cut": Case(prompt()),
     "cut by default": Case(prompt(max_tokens=None)),
-    "at its end": Case(prompt(structured_outputs={"choice": ["one two three"]}, max_tokens=40)),
-    "at a stop string": Case(prompt(structured_outputs={"choice": ["one two three"]}, stop=["two"], max_tokens=40)),
+    "at its end": Case(prompt(structured_outputs={"choice": ["one two three"]}, **UNCUT)),
+    "at a stop string": Case(prompt(structured_outputs={"choice": ["one two three"]}, stop=["two"], **UNCUT)),
     "at a stop token": Case(
         prompt(logit_bias={"300": 100}, stop_token_ids=[300]),
         meant={"choices[].stop_reason": NO_TOKENS, "choices[].finish_reason": NO_TOKENS},
@@ -39,7 +40,7 @@ CASES: dict[str, Case] = {
     "a JSON schema": Case(
         prompt(
             response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": [True]}}},
-            max_tokens=500,
+            **UNCUT,
             **FEW_SPACES,
         )
     ),

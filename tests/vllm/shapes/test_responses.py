@@ -9,20 +9,21 @@ from vllm.shapes.bodies import FORMAT, LONG, OVERLONG, one_call
 from vllm.shapes.both import Both, Case, named
 
 PATH = "/v1/responses"
+UNCUT: dict[str, Any] = {"max_output_tokens": None, "ignore_eos": None}
 EVERY_KIND = "pydantic goes through every kind of item in the SDK's words"
 TOOLS = [{"type": "function", "name": "set_unit", "description": "Sets it.", "parameters": FORMAT, "strict": True}]
 
 
 def asked(input_: Any = LONG, **fields: Any) -> dict[str, Any]:
-    """A request whose answer is cut after four tokens, unless fields say otherwise."""
-    body = {"model": MODEL, "input": input_, "max_output_tokens": 4}
+    """A request whose answer is cut after four tokens, and ends at none before them, unless fields say otherwise."""
+    body = {"model": MODEL, "input": input_, "max_output_tokens": 4, "ignore_eos": True}
     return {name: value for name, value in (body | fields).items() if value is not None}
 
 
 CASES: dict[str, Case] = {
     "cut": Case(asked()),
     "at its end": Case(
-        asked(structured_outputs={"choice": ["one two three"]}, max_output_tokens=None)
+        asked(structured_outputs={"choice": ["one two three"]}, **UNCUT)
     ),
     "a list of messages": Case(
         asked([
@@ -34,7 +35,7 @@ CASES: dict[str, Case] = {
     "a JSON schema": Case(
         asked(
             text={"format": {"type": "json_schema", "name": "unit", "schema": FORMAT, "strict": True}},
-            max_output_tokens=None,
+            **UNCUT,
             **FEW_SPACES,
         )
     ),
@@ -44,7 +45,7 @@ CASES: dict[str, Case] = {
     "unknown members": Case(asked(nonsense=1)),
     "tools that aren't called": Case(asked(tools=TOOLS)),
     "a tool that is named": Case(
-        asked(tools=TOOLS, tool_choice={"type": "function", "name": "set_unit"}, max_output_tokens=None, **FEW_SPACES)
+        asked(tools=TOOLS, tool_choice={"type": "function", "name": "set_unit"}, **UNCUT, **FEW_SPACES)
     ),
 }  # fmt: skip
 
@@ -56,7 +57,7 @@ def test_an_answer(both: Both, name: str) -> None:
 
 @pytest.mark.vllm_short
 def test_a_tool_that_must_be_called(both: Both) -> None:
-    body = asked(tools=TOOLS, tool_choice="required", max_output_tokens=None, logit_bias=one_call(both), **FEW_SPACES)
+    body = asked(tools=TOOLS, tool_choice="required", **UNCUT, logit_bias=one_call(both), **FEW_SPACES)
     both.ask(Case(body), PATH).assert_alike({})
 
 
