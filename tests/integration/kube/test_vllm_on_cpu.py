@@ -1,17 +1,14 @@
 """manifests/vllm-cpu: the same server as manifests/vllm, without a GPU, twice."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from hack.vllm.deployment import IMAGE
 
-from fixtures.cluster import ROOT, Cluster
+from fixtures.cluster import Cluster
+from fixtures.rendered import Manifests, container, flags, pod, pod_labels, rendered
 
 pytestmark = pytest.mark.cluster
-
-Manifests = dict[tuple[str, str], dict[str, Any]]
 
 NAMES = ("vllm", "vllm-embedding")
 # What the overlay sets for itself; the other flags are those of manifests/vllm.
@@ -22,37 +19,14 @@ OWN = {
 }
 
 
-def built(cluster: Cluster, folder: str) -> Manifests:
-    """What kustomize makes of a folder of manifests, by kind and name."""
-    documents = yaml.safe_load_all(cluster.kubectl("kustomize", str(ROOT / "manifests" / folder)))
-    return {(document["kind"], document["metadata"]["name"]): document for document in documents}
-
-
 @pytest.fixture(scope="module")
 def base(cluster: Cluster) -> Manifests:
-    return built(cluster, "vllm")
+    return rendered(cluster, "vllm")
 
 
 @pytest.fixture(scope="module")
 def overlay(cluster: Cluster) -> Manifests:
-    return built(cluster, "vllm-cpu")
-
-
-def pod(manifests: Manifests, name: str) -> dict[str, Any]:
-    spec = manifests["Deployment", name]["spec"]["template"]["spec"]
-    assert isinstance(spec, dict)
-    return spec
-
-
-def container(manifests: Manifests, name: str) -> dict[str, Any]:
-    (only,) = pod(manifests, name)["containers"]
-    assert isinstance(only, dict)
-    return only
-
-
-def flags(manifests: Manifests, name: str) -> dict[str, str]:
-    parted = (text.partition("=") for text in container(manifests, name)["args"] if text.startswith("--"))
-    return {flag: value for flag, _, value in parted}
+    return rendered(cluster, "vllm-cpu")
 
 
 def test_it_has_two_servers_and_their_services_in_a_namespace_of_their_own(
@@ -74,11 +48,7 @@ def test_it_has_two_servers_and_their_services_in_a_namespace_of_their_own(
 )
 def test_a_service_finds_its_own_pods_and_no_others(overlay: Manifests, service: str, deployment: str) -> None:
     selector = overlay["Service", service]["spec"]["selector"]
-    found = [
-        name
-        for name in NAMES
-        if selector.items() <= overlay["Deployment", name]["spec"]["template"]["metadata"]["labels"].items()
-    ]
+    found = [name for name in NAMES if selector.items() <= pod_labels(overlay, name).items()]
     assert found == [deployment]
     assert overlay["Service", service]["spec"]["ports"][0]["port"] == 8000
 
