@@ -12,14 +12,14 @@ from batchwright.api.exit_codes import ExitCode
 from batchwright.api.reports import InterruptedReport, PlanReport, Progress
 from batchwright.worker.run import sender
 from batchwright.worker.server.findings import WatchTimes
-from fixtures.worker import JobUnderTest, Working, chat_lines, ids, wait_until
+from fixtures.worker import WAIT_SECONDS, JobUnderTest, Working, chat_lines, ids, wait_until
 from stub.harness import StubProcess
 
 LINES = 160
 IN_FLIGHT = 8
 IMPATIENT = WatchTimes(
     silence=0.3,
-    probe_timeout=0.3,
+    probe_timeout=20,
     probe_again=0.1,
     first_poll=0.05,
     longest_poll=0.2,
@@ -78,7 +78,7 @@ def test_shut_down_and_started_again(job: JobUnderTest, start_stub: StartStub) -
     with at_work(job, server, planned) as worker:
         assert server.abort() > 0, "some are answered with finish_reason abort and half a text"
         server.terminate()
-        server.process.wait(10)
+        server.process.wait(WAIT_SECONDS)
         said = away(worker)
         assert said.server_reason is Reason.SERVER_AWAY
         assert said.server_since is not None
@@ -94,7 +94,7 @@ def test_killed_and_started_again(job: JobUnderTest, start_stub: StartStub) -> N
     planned = job.plan()
     with at_work(job, server, planned) as worker:
         server.kill()
-        server.process.wait(10)
+        server.process.wait(WAIT_SECONDS)
         start_stub(port=port_of(server), delay="0.01")
         worker.end()
         assert worker.progress().server_available
@@ -120,7 +120,7 @@ def test_a_stopped_process_whose_connections_are_accepted_by_the_system(
     server = start_stub(delay="0.05")
     job = replace(job, server_url=server.url)
     planned = job.plan()
-    with at_work(job, server, planned) as worker:
+    with at_work(job, server, planned, replace(IMPATIENT, probe_timeout=0.3)) as worker:
         server.stop_answering()
         said = away(worker)
         server.go_on()
@@ -193,7 +193,7 @@ def test_sigterm_while_everything_waits_for_the_server(job: JobUnderTest, start_
     server.kill()
     wait_until(lambda: b"the model server is away" in process.log.read_bytes())
     process.terminate()
-    assert process.wait(10) == ExitCode.INTERRUPTED
+    assert process.wait() == ExitCode.INTERRUPTED
     report = process.report(InterruptedReport)
     assert report.progress is not None
     assert report.progress.failed == 0

@@ -35,7 +35,7 @@ one_event_loop = True
 
 BRISK = Pace(lookup=0.2, tick=0.1)
 """Looks often, and is as patient as ever."""
-IMPATIENT = Pace(lookup=0.2, tick=0.1, silence=0.3, answer=0.3)
+IMPATIENT = Pace(lookup=0.2, tick=0.1, silence=0.3, answer=2)
 """For servers that fall silent. A slow machine can look so for a moment."""
 AWAY = socket.gaierror(socket.EAI_AGAIN, "the name server is away")
 UNKNOWN = socket.gaierror(socket.EAI_NONAME, "no such name")
