@@ -56,7 +56,7 @@ def in_background(action: Callable[[], None]) -> Iterator[None]:
 
 
 def test_replicas_share_the_requests_of_all_workers(job: JobUnderTest, three: Replicas) -> None:
-    lines = chat_lines(300, "delay=0.02")
+    lines = chat_lines(300, "delay=0.2")
     against(job, three, maxConcurrency=12).with_spec(sharding={"linesPerShard": 50}).input(lines).complete(workers=2)
     assert ids(job.published("results.jsonl")) == ids(lines)
     assert all(count >= 30 for count in three.arrivals().values())  # a slow one gets less, and should
@@ -93,7 +93,7 @@ def test_a_replica_that_falls_silent_in_mid_run_loses_nothing(
     silent = three.stubs["127.0.0.2"]
 
     def silence() -> None:
-        wait_until(lambda: silent.stats().total > 20)
+        wait_until(lambda: silent.stats().total > 4)
         if way == "stops":
             silent.stop_answering()
         else:
@@ -117,7 +117,7 @@ def test_a_replica_that_dies_in_mid_run_loses_nothing(job: JobUnderTest, three: 
     dying = three.stubs["127.0.0.2"]
 
     def kill() -> None:
-        wait_until(lambda: dying.stats().total > 20)
+        wait_until(lambda: dying.stats().total > 4)
         dying.kill()
 
     with in_background(kill):
