@@ -67,8 +67,8 @@ async def test_waiting_for_the_budget_is_no_part_of_the_deadline(shape: Shape) -
     with budget.holding(aiohttp.streams.EMPTY_PAYLOAD) as earlier:
         assert earlier.take_at_once(MEBIBYTE)
         async with transport_with(budget, shape(b"x" * MEBIBYTE)) as post:
-            call = post(0.3)
-            await asyncio.sleep(1)
+            call = post(1)
+            await asyncio.sleep(1.5)
             assert not call.done()
             budget.give_back(earlier)
             assert len((await call).body) == MEBIBYTE

@@ -46,7 +46,7 @@ async def test_each_of_many_has_its_own_time(deadlines: Deadlines) -> None:
 
     began = asyncio.get_running_loop().time()
     await asyncio.gather(*(one(number) for number in range(6)))
-    assert ended[-3:] == [0, 2, 4]
+    assert [number for number in ended if number % 2 == 0] == [0, 2, 4]
     assert asyncio.get_running_loop().time() - began >= LATER
 
 
