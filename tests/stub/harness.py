@@ -27,10 +27,10 @@ from stub.server import Config, serving
 from stub.settings import Settings
 from stub.views import ArrivalsView, StatsView
 
-START_TIMEOUT = 20.0
-STOP_TIMEOUT = 10.0
-CONTROL_TIMEOUT = 10.0
-WAIT = 10.0
+START_TIMEOUT = 60.0
+STOP_TIMEOUT = 60.0
+CONTROL_TIMEOUT = 60.0
+WAIT = 60.0
 POLL = 0.01
 ALL = 1_000_000
 

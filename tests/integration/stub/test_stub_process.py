@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from fixtures.stub_client import CHAT, chat, connect, request
-from stub.harness import StubProcess
+from stub.harness import WAIT, StubProcess
 
 # The server brings its own event loop here; the client's makes no difference.
 one_loop = pytest.mark.asyncio(loop_factories=["asyncio"])
@@ -54,7 +54,7 @@ async def test_sigterm_aborts_what_is_in_flight_and_ends_with_0(start_stub: Call
     stub = start_stub(delay="30")
     status, finish = await _ask_and_then(stub, stub.terminate)
     assert (status, finish) == (200, "abort")
-    assert stub.process.wait(10) == 0
+    assert stub.process.wait(WAIT) == 0
 
 
 @one_loop
@@ -62,7 +62,7 @@ async def test_a_shutdown_timeout_lets_what_is_in_flight_end(start_stub: Callabl
     stub = start_stub(delay="0.5", shutdown_timeout=10)
     status, finish = await _ask_and_then(stub, stub.terminate)
     assert (status, finish) == (200, "stop")
-    assert stub.process.wait(10) == 0
+    assert stub.process.wait(WAIT) == 0
 
 
 @one_loop
@@ -85,7 +85,7 @@ async def test_sigkill_breaks_every_connection(start_stub: Callable[..., StubPro
     stub = start_stub(delay="30")
     with pytest.raises(aiohttp.ClientConnectionError):
         await _ask_and_then(stub, stub.kill)
-    assert stub.process.wait(10) == -signal.SIGKILL
+    assert stub.process.wait(WAIT) == -signal.SIGKILL
 
 
 @one_loop
