@@ -14,8 +14,8 @@ from e2e.conftest import fresh_quickstart
 from e2e.quickstart import BUCKET, OPERATOR_NAMESPACE, Quickstart, chat_line
 from fixtures.cluster import Cluster, eventually
 
-SECONDS = 30
-"""What a deletion may take: kopf gives a loop 7 s to end. Pods have longer, for what is in flight."""
+SECONDS = 60
+"""What a deletion may take at most: kopf gives a loop 7 s to end. Pods have longer, for what is in flight."""
 PHASES = ("pending", "validating", "in_progress", "finalizing", "completed", "cancelling")
 NOWHERE = {"nodeSelector": {"no-such": "label"}}
 ONE_WORKER: dict[str, Any] = {
@@ -65,7 +65,6 @@ def _begin(quickstart: Quickstart, begun: Begun) -> None:
 
     slow, quick, one_by_one = put("slow", 400, 4), put("quick", 1, 8), put("one", 40, 8)
     names, apply = begun.by_phase, quickstart.apply
-    apply(names["finalizing"], quick, **ONE_WORKER)
     apply(names["completed"], put("done", 1, 0), **ONE_WORKER)
     apply(names["in_progress"], slow, **ONE_WORKER)
     apply(names["cancelling"], one_by_one, requests={"maxConcurrency": 1}, **ONE_WORKER)
@@ -75,6 +74,7 @@ def _begin(quickstart: Quickstart, begun: Begun) -> None:
     apply(names["validating"], slow, server={"url": "http://no-such-server:8000"})
     apply(names["pending"], slow, worker=NOWHERE)
     apply(begun.pending_later, slow, worker=NOWHERE)
+    apply(names["finalizing"], quick, **ONE_WORKER)  # the last one, since its run is soon over
     quickstart.wait(names["finalizing"], "in_progress")
     quickstart.patch(names["finalizing"], worker=NOWHERE)  # for the next pod: that of the merge
     begun.elsewhere.wait(begun.doomed, "in_progress")
