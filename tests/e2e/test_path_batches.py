@@ -24,7 +24,8 @@ def test_a_run_leaves_results_errors_and_a_progress_file_that_was_current(
     world: PathWorld, quickstart: Quickstart
 ) -> None:
     volume, alice, bob = world.volume, world.alice, world.bob
-    lines = [chat_line(f"r-{n}", stub="status=400" if n % 50 == 0 else "delay=0.4") for n in range(200)]
+    slow = {199: "delay=15"}  # so that the run goes on while its progress is looked at
+    lines = [chat_line(f"r-{n}", stub="status=400" if n % 50 == 0 else slow.get(n, "delay=0.1")) for n in range(200)]
     batch_id = alice.create(volume.put(f"{alice.root}/prompts.jsonl", lines))
 
     folder = f"{alice.root}/batch-results/prompts_stub-model_{batch_id}"
