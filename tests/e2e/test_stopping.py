@@ -14,7 +14,8 @@ from fixtures.cluster import eventually
 LINES = 1200
 SOME = 60
 """Requests that have arrived when the work is stopped: the run is in full swing, and far from its end."""
-SLOW = {"requests": {"maxConcurrency": 8, "concurrency": "Fixed", "timeout": "10s"}}
+WORKERS, IN_FLIGHT = 2, 8
+SLOW = {"requests": {"maxConcurrency": IN_FLIGHT, "concurrency": "Fixed", "timeout": "10s"}}
 """Two workers with eight requests of half a second in flight each: the whole would take 40 s."""
 
 
@@ -56,6 +57,9 @@ def undone(errors: list[dict[str, Any]], code: str) -> int:
 
 def test_a_cancel_in_mid_run_publishes_every_answer(quickstart: Quickstart) -> None:
     name, ids = begun(quickstart, "cancel")
+    # What is in flight is waited for: for so long that `cancelling` can't be missed.
+    quickstart.switch(requests="delay=5")
+    quickstart.wait_arrivals(len(quickstart.arrivals()) + WORKERS * IN_FLIGHT)
     patch(quickstart, name, cancel=True)
     cancelling = quickstart.wait(name, "cancelling", seconds=60)
     assert condition(cancelling, "Reconciling")["reason"] == "Cancelling"
