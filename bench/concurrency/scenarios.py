@@ -4,13 +4,16 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from bench.concurrency.clock import Clock
-from bench.concurrency.server import Server, ServerSettings
+from bench.concurrency.server import ServerSettings
+from bench.concurrency.stepping import SteppingSettings
 from bench.concurrency.traffic import Draw, People, Worker, exponential, fixed, heavy
 
 from batchwright.worker.server.concurrency import Limit
 
+S = TypeVar("S", ServerSettings, SteppingSettings)
 MakeLimit = Callable[[int], Limit]
 """From the most that a worker may have in flight to its rule."""
 
@@ -18,7 +21,7 @@ MakeLimit = Callable[[int], Limit]
 @dataclass(frozen=True, slots=True)
 class Scenario:
     name: str
-    server: ServerSettings
+    server: ServerSettings | SteppingSettings
     workers: int = 1
     maximum: int = 64
     """For each worker."""
@@ -93,7 +96,7 @@ class Played:
 def play(scenario: Scenario, make: MakeLimit, seed: int = 1) -> Played:
     """Run a scenario to its end."""
     clock, trace, workers = Clock(), Trace(), list[Worker]()
-    server = Server(clock, scenario.server)
+    server = scenario.server.start(clock)
     seeds = random.Random(seed)
 
     def join(count: int) -> None:
@@ -124,9 +127,9 @@ def play(scenario: Scenario, make: MakeLimit, seed: int = 1) -> Played:
         trace.seconds.append(clock.now)
         trace.in_flight.append(sum(one.in_flight for one in workers))
         trace.limits.append([0 if one.stopped else one.limit.limit for one in workers])
-        load = server.load()
-        trace.waiting.append(load.waiting)
-        trace.running.append(load.running)
+        waiting, running = server.requests()
+        trace.waiting.append(waiting)
+        trace.running.append(running)
 
     join(scenario.workers)
     for time, count in scenario.joining:
@@ -157,9 +160,13 @@ FRONT_END = ServerSettings(slots=256, half_speed=256.0, front_end=0.0015)
 """Answers of a tenth of a second: the engine would do more, and seems idle to whoever has many in flight."""
 CACHE = ServerSettings(slots=256, half_speed=128.0, cache=256.0)
 """Long answers fill the cache well before the slots."""
+STEPS = SteppingSettings(slots=256, begun=64, step=0.05, each=0.0004)
+"""A step for each token: of answers of few tokens its metrics show hardly any at work, and many waiting."""
+EMBEDDING = SteppingSettings(slots=256, begun=16, step=0.02, each=0.002, ahead=False)
+"""Each step takes sixteen, and ends them."""
 
 
-def blind(settings: ServerSettings) -> ServerSettings:
+def blind(settings: S) -> S:
     return replace(settings, metrics=False)
 
 
@@ -220,6 +227,17 @@ def scenarios() -> list[Scenario]:
                 settled=20,
             )
             for workers in (1, 4)
+        ]
+    for kind, change in (("metrics", lambda server: server), ("blind", blind)):
+        found += [
+            Scenario(f"{name}, {kind}", change(server), maximum=512, length=length, seconds=60, settled=20)
+            for name, server, length in (
+                ("embeddings", EMBEDDING, fixed(1)),
+                ("1 token", STEPS, fixed(1)),
+                ("4 tokens", STEPS, fixed(4)),
+                ("16 tokens", STEPS, fixed(16)),
+                ("about 16 tokens", STEPS, exponential(16)),
+            )
         ]
     for kind, server in pairs_of(SLOTS):
         found += [

@@ -11,7 +11,7 @@ from batchwright.worker.server.concurrency import FixedLimit
 
 FULL = 0.9
 """A server is full at so much of what the best fixed limit keeps at work."""
-FIXED = (6, 12, 24, 32, 48, 96, 256)
+FIXED = (6, 12, 24, 32, 48, 96, 256, 512)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from bench.concurrency.clock import Clock
 from batchwright.worker.server.concurrency import ServerLoad
 from batchwright.worker.server.load import AnswerTotals
 
+TOKENS_PER_SECOND = 50.0
+"""Of an answer that is alone."""
 RECOMPUTED = 0.1
 """What a preempted request loses: its tokens are computed again, ten times as fast as they were generated."""
 
@@ -38,11 +40,23 @@ class Request:
     arrived: float = 0.0
     """When the engine got it."""
     order: int = 0
-    began: float | None = None
-    """When it began to run; None while it never did."""
+    began: float = math.nan
+    """When it first began to run."""
     started: float = 0.0
     """Virtual time at which it began to run."""
     running: bool = False
+
+
+def with_answer(totals: AnswerTotals, request: Request, now: float, tokens: float) -> AnswerTotals:
+    """The sums with an answer that is given now."""
+    return AnswerTotals(
+        count=totals.count + 1,
+        seconds=totals.seconds + now - request.came,
+        queued=totals.queued + request.began - request.arrived,
+        worked_on=totals.worked_on + now - request.began,
+        tokens=totals.tokens + tokens,
+        started=1.0,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +73,9 @@ class ServerSettings:
     front_end: float = 0.0
     """Seconds that its HTTP front end takes for each request, one after the other, before the engine sees it."""
 
+    def start(self, clock: Clock) -> "Server":
+        return Server(clock, self)
+
 
 @dataclass(slots=True)
 class Server:
@@ -66,7 +83,7 @@ class Server:
     settings: ServerSettings
     down: bool = False
     preemptions: int = 0
-    totals: AnswerTotals = field(default_factory=lambda: AnswerTotals(0, 0.0, 0.0, 0.0))
+    totals: AnswerTotals = field(default_factory=AnswerTotals)
     _front_end_free: float = 0.0
     _virtual: float = 0.0
     _seen: float = 0.0
@@ -108,6 +125,10 @@ class Server:
         usage = 0.5 * self._count / self.settings.slots if math.isinf(cache) else self._cache() / cache
         return ServerLoad(len(self._waiting), self._count, min(1.0, usage))
 
+    def requests(self) -> tuple[int, int]:
+        """How many wait, and how many are at work."""
+        return len(self._waiting), self._count
+
     def change(self, settings: ServerSettings) -> None:
         self._advance()
         self.settings = settings
@@ -142,7 +163,7 @@ class Server:
 
     def _begin(self, request: Request) -> None:
         request.running, request.started = True, self._virtual
-        request.began = self.clock.now if request.began is None else request.began
+        request.began = self.clock.now if math.isnan(request.began) else request.began
         self._count += 1
         self._prompts += request.prompt
         self._starts += self._virtual
@@ -194,15 +215,5 @@ class Server:
             ended.append(request)
         self._schedule()
         for request in ended:
-            self._note_answer(request)
+            self.totals = with_answer(self.totals, request, self.clock.now, tokens=request.work * TOKENS_PER_SECOND)
             request.done(End.ANSWERED)
-
-    def _note_answer(self, request: Request) -> None:
-        now, totals = self.clock.now, self.totals
-        began = now if request.began is None else request.began
-        self.totals = AnswerTotals(
-            count=totals.count + 1,
-            seconds=totals.seconds + now - request.came,
-            queued=totals.queued + began - request.arrived,
-            worked_on=totals.worked_on + now - began,
-        )

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from bench.concurrency.clock import Clock
 from bench.concurrency.server import End, Request, Server
+from bench.concurrency.stepping import SteppingServer
 
 from batchwright.worker.server.concurrency import Limit, Signal
-from batchwright.worker.server.load import AnswerTotals, latest_answers
+from batchwright.worker.server.load import Metrics, latest_answers
 
 Draw = Callable[[random.Random], float]
 SAMPLE_SECONDS = 1.0
@@ -36,7 +37,7 @@ def heavy(mean: float, spread: float = 1.0) -> Draw:
 @dataclass(slots=True)
 class Worker:
     clock: Clock
-    server: Server
+    server: Server | SteppingServer
     limit: Limit
     maximum: int
     length: Draw
@@ -49,7 +50,7 @@ class Worker:
     answered: list[tuple[float, float]] = field(default_factory=list)
     """When, and of how much work."""
     refused: int = 0
-    _totals: AnswerTotals | None = None
+    _metrics: Metrics | None = None
     _sampled_at: float = 0.0
     _resting: int = 0
     _again: deque[tuple[float, int]] = field(default_factory=deque)
@@ -110,9 +111,10 @@ class Worker:
 
     def _sample(self) -> None:
         if not self.server.down and self.in_flight and not self.stopped:
-            latest = latest_answers(self._totals, self.server.totals, self.clock.now - self._sampled_at)
-            self._totals, self._sampled_at = self.server.totals, self.clock.now
-            self.limit.loaded(self.clock.now, replace(self.server.load(), latest=latest), self.in_flight)
+            metrics = Metrics(self.server.load(), self.server.totals)
+            latest = latest_answers(self._metrics, metrics, self.clock.now - self._sampled_at)
+            self._metrics, self._sampled_at = metrics, self.clock.now
+            self.limit.loaded(self.clock.now, replace(metrics.load, latest=latest), self.in_flight)
             self.fill()
 
 
@@ -121,7 +123,7 @@ class People:
     """Interactive traffic: arrivals at random, `rate` a second."""
 
     clock: Clock
-    server: Server
+    server: Server | SteppingServer
     rate: float
     length: Draw
     chance: random.Random

@@ -5,7 +5,7 @@ import statistics
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
@@ -13,10 +13,10 @@ import pytest
 from hack.vllm.serving import VllmServer
 
 from batchwright.worker.server.adaptive_limit import INITIAL_LIMIT
-from batchwright.worker.server.load import AnswerTotals, latest_answers, read_metrics
+from batchwright.worker.server.load import Metrics, latest_answers, read_metrics
 from fixtures.worker import JobUnderTest, folder_place, wait_until
-from vllm.batches.lines import RUNNING, WAITING, gauge, lines
-from vllm.flags import SLOTS
+from vllm.batches.lines import EMBEDDINGS, RUNNING, WAITING, gauge, line, lines
+from vllm.flags import EMBEDDING_MODEL, KEY, SLOTS
 
 LOOK_SECONDS = 0.1
 
@@ -68,22 +68,35 @@ def test_concurrency_settles_near_what_the_engine_works_on_at_once(job: JobUnder
     assert SLOTS / 2 <= later(seen.limits) <= 2 * SLOTS
 
 
+def test_answers_of_one_token_are_no_queue(job: JobUnderTest, vllm: VllmServer) -> None:
+    job = job.with_spec(requests={"maxConcurrency": 4 * SLOTS}).input(lines(4000, max_tokens=1))
+    assert later(watched(job, vllm).limits) >= SLOTS
+
+
+def test_embeddings_are_no_queue(job: JobUnderTest, vllm_embedding: VllmServer) -> None:
+    (job.folder / "server").mkdir()
+    (job.folder / "server" / "api-key").write_text(KEY)
+    texts = (line(f"text-{n}", EMBEDDINGS, model=EMBEDDING_MODEL, input=f"Text {n}.") for n in range(4000))
+    job = replace(job, server_url=vllm_embedding.url).with_spec(requests={"maxConcurrency": 4 * SLOTS}).input(texts)
+    assert later(watched(job, vllm_embedding).limits) >= SLOTS
+
+
 @pytest.mark.vllm_short
 def test_the_server_tells_where_its_answers_spent_their_time(job: JobUnderTest, vllm: VllmServer) -> None:
-    before, began = _sums(vllm), time.monotonic()
+    before, began = _shown(vllm), time.monotonic()
     job.input(lines(8)).complete()
-    latest = latest_answers(before, _sums(vllm), seconds=1.0)
+    latest = latest_answers(before, _shown(vllm), seconds=1.0)
     assert latest is not None
-    assert latest.count == 8
+    assert (latest.count, latest.tokens) == (8, 8)
     assert 0 < latest.worked_on <= latest.seconds <= time.monotonic() - began
 
 
-def _sums(vllm: VllmServer) -> AnswerTotals:
+def _shown(vllm: VllmServer) -> Metrics:
     metrics = read_metrics(httpx.get(f"{vllm.url}/metrics", trust_env=False, timeout=30).content)
     assert metrics is not None
     assert metrics.totals is not None
     assert metrics.totals.started > 1e9, "it says when it began to count"
-    return metrics.totals
+    return metrics
 
 
 @pytest.mark.vllm_short

@@ -26,8 +26,11 @@ OVERLOAD_SECONDS: Final = 1.0
 """Between two cuts for overload."""
 HOLD_SECONDS: Final = 5.0
 """After overload the metrics can't show what refuses the requests, and growing by them waits."""
-FRESH_SECONDS: Final = 5.0
-"""For so long a sample of the metrics counts."""
+FRESH_SECONDS: Final = 10.0
+"""For so long a sample of the metrics counts: as long as it takes to miss one, with the most workers."""
+LAG: Final = 4.0
+"""So many samples a queue may take to show in the times of answers, once the limit no longer doubles from one to the
+next. Where it doesn't show there, it is one of a moment."""
 OWN: Final = 0.75
 LEAST_OWN: Final = 8
 OWN_SECONDS: Final = 15.0
@@ -107,8 +110,8 @@ class AdaptiveLimit:
         """The server's metrics have been read: move to where they say that there is room."""
         # Of answers that come together the last one leaves hardly anything in flight.
         in_flight, self._most_in_flight = max(in_flight, self._most_in_flight), 0
-        total = load.waiting + load.running
-        idle = total == 0 or total < SEEN * in_flight
+        load = load.between_steps(1.0 if self._starting else LAG)
+        idle = load.requests == 0 or load.requests < SEEN * in_flight
         if not self._is_own(now, load, in_flight, idle=idle):
             return
         self._sampled_at = now
@@ -119,7 +122,7 @@ class AdaptiveLimit:
             self._step = 0.0
         if idle:
             if self._capacity.idled(load) and may_grow:
-                self._grow_idle()
+                self._grow_idle(load)
             return
         room = self._capacity.sampled(load)
         if room.excess > 1:
@@ -130,7 +133,7 @@ class AdaptiveLimit:
     def _is_own(self, now: float, load: ServerLoad, in_flight: int, *, idle: bool) -> bool:
         """Whether the numbers are of the server that the requests went to."""
         answers, self._answers = self._answers, 0
-        if in_flight >= LEAST_OWN and load.waiting + load.running >= OWN * in_flight:
+        if in_flight >= LEAST_OWN and load.requests >= OWN * in_flight:
             self._own_at = now
         if not idle:
             return True
@@ -153,10 +156,13 @@ class AdaptiveLimit:
         settled = self._is_used(in_flight) and in_flight <= self._exact + 1
         self._set(min(self._exact, (self._exact if settled else in_flight) / room.excess) + room.share)
 
-    def _grow_idle(self) -> None:
+    def _grow_idle(self, load: ServerLoad) -> None:
         self._take_up_start()
         if self._starting:
             self._set(2 * self._exact)
+        elif load.latest is not None:
+            # Its front end is not full, or nothing would grow. Without sums that can't be told.
+            self._step_up(self._capacity.share, math.inf)
 
     def _take_up_start(self) -> None:
         # Whether answers have ended the start doesn't count: a batch that grows makes them longer, too.
@@ -166,10 +172,13 @@ class AdaptiveLimit:
     def _grow_into(self, room: Room) -> None:
         self._take_up_start()
         if self._starting:
-            step = max(1.0, min(self._exact, room.spare, room.cache_spare / 2))
+            self._set(self._exact + max(1.0, min(self._exact, room.spare, room.cache_spare / 2)))
         else:
-            step = max(room.share, min(self._step, room.spare / 2, room.cache_spare * CACHE_LAG / 2))
-            self._step = min(2 * max(self._step, room.share), self._exact)
+            self._step_up(room.share, min(room.spare / 2, room.cache_spare * CACHE_LAG / 2))
+
+    def _step_up(self, share: float, spare: float) -> None:
+        step = max(share, min(self._step, spare))
+        self._step = min(2 * max(self._step, share), self._exact)
         self._set(self._exact + step)
 
     # By overload

@@ -12,8 +12,11 @@ from typing import Final
 
 from batchwright.worker.server.concurrency import ServerLoad
 
+STEPS: Final = 2.5
+"""Requests that came during so many steps of the engine wait for its next one, not for others to end; it may be a step
+ahead of what it shows."""
 QUEUED: Final = 0.03
-"""So many may wait, as a part of the requests at work, and one in any case: they came since the engine's last step."""
+"""So many more may wait, as a part of the requests at work, and one in any case."""
 LONG_QUEUE: Final = 0.25
 """Such a part waits only where too much was sent, even if no limit shows otherwise."""
 STEADY: Final = 0.98
@@ -21,13 +24,12 @@ STEADY: Final = 0.98
 NEAR_MOST: Final = 0.9
 FORGETTING: Final = 0.99
 """Of the most that was seen at work, with each sample: a limit that fell by half is taken for one after a minute."""
-PASSING: Final = 0.1
-"""A queue in which answers spent less of their time in the engine is one of a moment: short requests come in waves."""
 FRONT_END: Final = 0.4
 FRONT_END_SECONDS: Final = 0.05
 FRONT_END_GROWTH: Final = 4.0
+FRONT_END_ANSWERS: Final = 8
 """Where answers spent such a part of their time in the HTTP front end, so many seconds, and so many times more than at
-best, it is what they wait for, and more requests in flight would only wait there."""
+best, it is what they wait for, and more requests in flight would only wait there. So many answers tell it."""
 HEADROOM: Final = 0.03
 MAX_HEADROOM: Final = 0.2
 """Part of the capacity that stays free, at least and at most: the more, the more often a queue was seen."""
@@ -44,7 +46,8 @@ CACHE_LAG: Final = 0.2
 HOLD_SAMPLES: Final = 5
 """So many samples without a queue at full use, before it is tried whether there is more capacity than before."""
 PROBE: Final = 0.02
-"""How much more is tried; doubled with every other sample."""
+MAX_PROBE: Final = 0.08
+"""How much more is tried; doubled with every other sample, up to the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Room:
     cache_spare: float
     """So many more may be let into the cache at a time."""
     share: float
-    """By how much a worker may always grow, so that the small ones catch up."""
+    """By how much a worker may always grow."""
     queued: bool
     """Somebody waits."""
 
@@ -75,53 +78,60 @@ class Capacity:
         self._waiting = 0.0
         self._front_end = math.inf
 
+    @property
+    def share(self) -> float:
+        """By how much a worker may always grow, so that the small ones catch up."""
+        return 0.5 if self._most is None else max(0.5, self._most / 200)
+
     def sampled(self, load: ServerLoad) -> Room:
         """Learn from a sample that holds one request at least, and say what it means."""
-        total = load.waiting + load.running
-        waiting = 0 if _is_passing(load) else load.waiting
+        waiting = _queue(load)
+        total = waiting + load.running
         queued = waiting > max(1.0, QUEUED * load.running)
         too_long = self._queued_at is not None and waiting > max(1.0, LONG_QUEUE * load.running)
         self._learn(load, total, queued)
         self._queued_at = load.running if queued else None
-        self._waiting += MEMORY * (waiting / total - self._waiting)
+        self._waiting += MEMORY * (waiting / max(1.0, total) - self._waiting)
         headroom = min(MAX_HEADROOM, HEADROOM + self._waiting)
         most = math.inf if self._most is None else self._most
         if too_long:
             most = min(most, max(1.0, load.running))
         target = most * (1 - headroom)
+        came = STEPS / 2 * load.latest.in_a_step if load.latest else 0.0
         shows = load.running and load.kv_cache_usage > LEAST_CACHE
         cached = load.running * CACHE_TARGET / load.kv_cache_usage if shows else math.inf
         return Room(
-            excess=max(total / target, total / max(1.0, cached)),
+            # Of those that come during a step some have to wait for the next, or it would have hardly any.
+            excess=max((total + came) / (target + came), total / max(1.0, cached)),
             spare=target - total,
             cache_spare=cached - total,
-            share=0.5 if self._most is None else max(0.5, self._most / 200),
+            share=self.share,
             queued=queued,
         )
 
     def idled(self, load: ServerLoad) -> bool:
         """Take a sample that holds hardly any request. Says whether more would fit, by the one before too."""
-        if load.waiting > 1 or load.kv_cache_usage > CACHE_TARGET:
+        if _queue(load) > 1 or load.kv_cache_usage > CACHE_TARGET:
             return False
         calm, self._queued_at = self._queued_at is None, None
         return calm
 
     def is_front_end_full(self, load: ServerLoad) -> bool:
         """Whether answers waited in the front end for what more requests would only wait for longer."""
-        if load.latest is None:
+        if load.latest is None or load.latest.count < FRONT_END_ANSWERS:
             return False
         front_end = load.latest.front_end
         self._front_end = min(self._front_end, front_end)
         least = max(FRONT_END_SECONDS, FRONT_END * load.latest.seconds, FRONT_END_GROWTH * self._front_end)
         return front_end > least
 
-    def _learn(self, load: ServerLoad, total: int, queued: bool) -> None:
+    def _learn(self, load: ServerLoad, total: float, queued: bool) -> None:
         self._seen = max(FORGETTING * self._seen, load.running)
         if queued and self._is_limit(load):
             self._most = float(load.running)
         elif queued and self._most is not None:
             # One sample may be a burst that the next step takes in; it only ends the search for more.
-            self._most = min(self._most, float(total))
+            self._most = min(self._most, max(1.0, total))
         elif self._most is not None and total >= (1 - 4 * HEADROOM) * self._most:
             self._search()
         if queued:
@@ -138,12 +148,10 @@ class Capacity:
         self._calm += 1
         if self._calm > HOLD_SAMPLES and self._most is not None:
             self._most *= 1 + self._probe
-            self._probe *= 2 if self._calm % 2 else 1
+            self._probe = min(MAX_PROBE, self._probe * (2 if self._calm % 2 else 1))
 
 
-def _is_passing(load: ServerLoad) -> bool:
-    latest = load.latest
-    # Longer answers waited before, and tell nothing of the queue now.
-    if latest is None or latest.seconds > latest.within:
-        return False
-    return latest.queued < PASSING * (latest.queued + latest.worked_on)
+def _queue(load: ServerLoad) -> float:
+    """Requests that wait for others to end."""
+    came = STEPS * load.latest.in_a_step if load.latest else 0.0
+    return max(0.0, load.waiting - came)

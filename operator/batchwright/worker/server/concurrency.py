@@ -1,8 +1,11 @@
 """How many requests a worker may have in flight: what tells it so, and the rules for it, with the clock passed in."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Protocol
+from typing import Final, Protocol
+
+FEW_TOKENS: Final = 8
+"""Answers of so few: an engine's numbers miss an eighth of the requests at work, or more."""
 
 
 class Signal(Enum):
@@ -29,6 +32,26 @@ class LatestAnswers:
     """Seconds of these in the engine's queue."""
     worked_on: float
     """Seconds of these in the engine."""
+    tokens: float
+    """How many it generated for one, in the mean; none for an embedding."""
+
+    @property
+    def at_work(self) -> float:
+        """Requests in the engine at a time, in the mean, where answers take no longer than `within` (Little's law)."""
+        return self.count * self.worked_on / self.within
+
+    @property
+    def in_queue(self) -> float:
+        """Requests before the engine at a time, likewise."""
+        return self.count * self.queued / self.within
+
+    @property
+    def in_a_step(self) -> float:
+        """Answers that ended in a step of the engine, in the mean, and so requests that came in it.
+
+        The engine takes a step for each token of an answer, and one for an answer that has none.
+        """
+        return self.at_work / max(1.0, self.tokens)
 
     @property
     def front_end(self) -> float:
@@ -41,13 +64,34 @@ class ServerLoad:
     """A sample of the server's own metrics: all its traffic, this worker's and everybody else's."""
 
     waiting: int
-    """Requests that the server has accepted and not begun."""
+    """Requests that the server has accepted, and would begin if it had room."""
     running: int
     """Requests that it works on."""
     kv_cache_usage: float
-    """Part of the memory for keys and values that is taken, 0 to 1; of the fullest engine where there are several."""
+    """Part of the memory for keys and values that is taken, 0 to 1; the mean of several engines."""
     latest: LatestAnswers | None = None
     """None where the server doesn't count them, or there were none."""
+
+    @property
+    def requests(self) -> int:
+        """In the engine or before it."""
+        return self.waiting + self.running
+
+    def between_steps(self, longest: float) -> "ServerLoad":
+        """The same with no more waiting than there were in the mean, where answers are short.
+
+        Answers of one length come, and are followed, in waves. And an engine shows its numbers at the end of a step,
+        when those that ended with it have gone and the next have not begun: of embeddings and answers of few tokens
+        hardly any is at work then, so there the mean counts, too.
+
+        Args:
+            longest: answers that took so many times longer than from sample to sample, or less, are short ones.
+        """
+        if self.latest is None or self.latest.seconds > longest * self.latest.within:
+            return self
+        running = round(self.latest.at_work) if self.latest.tokens < FEW_TOKENS else 0
+        waiting = round(self.latest.in_queue)
+        return replace(self, running=max(self.running, running), waiting=min(self.waiting, waiting))
 
 
 class Limit(Protocol):

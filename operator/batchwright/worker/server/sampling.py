@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from batchwright.worker.server.concurrency import ServerLoad
-from batchwright.worker.server.load import AnswerTotals, Metrics, latest_answers, read_metrics, together
+from batchwright.worker.server.load import Metrics, latest_answers, read_metrics, together
 from batchwright.worker.transport.errors import TransportError
 from batchwright.worker.transport.protocol import Answer, Transport
 
@@ -21,7 +21,8 @@ SAMPLES_PER_SECOND: Final = 8
 """That all workers of a job take together, up to 32 of them: to write its metrics costs a server some milliseconds."""
 MAX_INTERVAL_SECONDS: Final = 4.0
 MISSES: Final = 3
-"""After so many in a row the server seems to have no such metrics: it is asked after twice the time each time."""
+"""After so many in a row a server that never had such metrics seems to have none: it is asked after twice the time each
+time. One that had some is busy."""
 RARELY_SECONDS: Final = 60.0
 """The longest time between two looks whether it has some by now."""
 
@@ -59,8 +60,8 @@ class Sampling:
         self._clock = clock
         self._chance = chance
         self._misses = 0
-        self._totals: AnswerTotals | None = None
-        self._totals_at = 0.0
+        self._latest: Metrics | None = None
+        self._latest_at = 0.0
 
     async def run(self) -> None:
         """Go on until cancelled."""
@@ -72,7 +73,7 @@ class Sampling:
             await self._sleep(self._pause())
 
     def _pause(self) -> float:
-        doublings = min(16, max(0, self._misses + 1 - MISSES))
+        doublings = min(16, max(0, self._misses + 1 - MISSES)) if self._latest is None else 0
         return min(RARELY_SECONDS, self._interval * 2.0**doublings)
 
     async def _sample(self) -> None:
@@ -87,8 +88,8 @@ class Sampling:
 
     def _load(self, metrics: Metrics) -> ServerLoad:
         now = self._clock()
-        latest = latest_answers(self._totals, metrics.totals, now - self._totals_at)
-        self._totals, self._totals_at = metrics.totals, now
+        latest = latest_answers(self._latest, metrics, now - self._latest_at)
+        self._latest, self._latest_at = metrics, now
         return replace(metrics.load, latest=latest)
 
 

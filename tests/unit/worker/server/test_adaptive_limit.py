@@ -274,15 +274,33 @@ def test_an_idle_engine_after_a_queue_has_no_room_for_more() -> None:
     assert limit.limit == 60
 
 
-def test_an_idle_engine_after_a_cut_has_no_room_for_more() -> None:
+def cut_by_a_queue() -> AdaptiveLimit:
+    """It is second 12."""
     limit = grown(60)
     for second in (10.0, 11.0, 12.0):
         limit.loaded(second, QUEUE, limit.limit)
+    assert limit.limit < 60
+    return limit
+
+
+def test_an_idle_engine_after_a_cut_has_no_room_for_more_if_nothing_tells_of_its_front_end() -> None:
+    limit = cut_by_a_queue()
     cut = limit.limit
-    assert cut < 60
-    limit.loaded(13.0, IDLE, cut)
-    limit.loaded(14.0, IDLE, cut)
+    for second in range(13, 33):
+        limit.loaded(float(second), IDLE, limit.limit)
     assert limit.limit == cut
+
+
+def test_an_idle_engine_after_a_cut_has_room_for_ever_more_if_its_front_end_takes() -> None:
+    limit = cut_by_a_queue()
+    answered = replace(IDLE, latest=latest(count=20, seconds=0.1))
+    seen = []
+    for second in range(13, 33):
+        seen.append(limit.limit)
+        answer(limit, 20, now=float(second), seconds=0.1)
+        limit.loaded(float(second), answered, limit.limit)
+    assert seen[1] < 1.5 * seen[0], "the start is over"
+    assert limit.limit == 60
 
 
 def test_a_cut_goes_by_the_most_in_flight_since_the_last_sample() -> None:
@@ -293,34 +311,31 @@ def test_a_cut_goes_by_the_most_in_flight_since_the_last_sample() -> None:
 
 
 def latest(
-    *, queued: float = 0.0, front_end: float = 0.0, count: int = 100, seconds: float = 0.2, within: float = 1.0
+    *, queued: float = 0.0, front_end: float = 0.0, count: int = 100, seconds: float = 0.2, tokens: float = 200.0
 ) -> LatestAnswers:
-    """Of answers that took so many seconds; parts of that."""
-    return LatestAnswers(count, within, seconds, seconds * queued, seconds * (1 - queued - front_end))
+    """Within a second, answers that took so many seconds; parts of that."""
+    return LatestAnswers(count, 1.0, seconds, seconds * queued, seconds * (1 - queued - front_end), tokens)
 
 
 @pytest.mark.parametrize(
-    ("answers", "is_cut"),
+    ("running", "answers", "is_cut"),
     [
-        (latest(queued=0.05), False),
-        (latest(queued=0.3), True),
-        (latest(queued=0.05, front_end=0.8), True),
-        (latest(queued=0.05, seconds=1.5), True),
-        (None, True),
-    ],
-    ids=[
-        "of a moment",
-        "that answers waited in",
-        "that they waited in for much of their time in the engine",
-        "that longer answers had not seen",
-        "that nothing more is known of",
+        pytest.param(60, None, True, id="nothing more is known"),
+        pytest.param(60, latest(count=300, queued=0.3, tokens=40), True, id="for answers of 40 tokens to end"),
+        pytest.param(60, latest(count=300, queued=0.3, tokens=4), False, id="for the next step of the engine"),
+        pytest.param(0, latest(count=300, queued=0.3, tokens=0), False, id="for the next step, of embeddings"),
+        pytest.param(0, latest(count=200, queued=0.85, tokens=0), True, id="for embeddings before them"),
+        pytest.param(60, latest(count=300, queued=0.02, tokens=40), False, id="only at this moment, as answers say"),
+        pytest.param(60, latest(count=50, seconds=1.5, tokens=40), True, id="which longer answers have not seen"),
     ],
 )
-def test_a_queue_is_one_where_answers_waited(answers: LatestAnswers | None, is_cut: bool) -> None:
-    limit = grown(60)
+def test_a_queue_is_one_where_requests_wait_for_others(
+    running: int, answers: LatestAnswers | None, is_cut: bool
+) -> None:
+    limit = grown(100)
     for second in (10.0, 11.0):
-        limit.loaded(second, replace(QUEUE, latest=answers), limit.limit)
-    assert (limit.limit < 60) == is_cut
+        limit.loaded(second, ServerLoad(40, running, kv_cache_usage=0.1, latest=answers), limit.limit)
+    assert (limit.limit < 100) == is_cut
 
 
 @pytest.mark.parametrize("load", [IDLE, ROOM], ids=["an idle engine", "an engine with room"])
@@ -336,6 +351,13 @@ def test_it_does_not_grow_where_answers_wait_in_the_front_end(load: ServerLoad) 
     assert limit.limit == grown_to, "slower than from sample to sample"
     limit.loaded(4.0, replace(load, latest=None), 400)
     assert limit.limit <= grown_to + 1, "the start is over"
+
+
+def test_a_single_answer_does_not_show_how_fast_the_front_end_is() -> None:
+    limit = AdaptiveLimit(4096, initial=100)
+    limit.loaded(0.0, replace(own(limit), latest=latest(front_end=0.01, count=1)), 100)
+    limit.loaded(1.0, replace(ROOM, latest=latest(front_end=0.6)), 200)
+    assert limit.limit == 400
 
 
 @pytest.mark.parametrize(
@@ -375,7 +397,7 @@ def test_without_fresh_metrics_it_goes_by_the_answers() -> None:
     limit.loaded(0.0, ROOM, limit.limit)
     answer(limit, 8, now=1.0)
     assert limit.limit == 8
-    answer(limit, 8, now=6.0)
+    answer(limit, 8, now=11.0)
     assert limit.limit == 16
 
 

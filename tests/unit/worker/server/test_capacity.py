@@ -1,5 +1,6 @@
 """What a server's metrics say about the room it has."""
 
+import itertools
 import math
 
 import pytest
@@ -59,10 +60,12 @@ def test_the_longer_there_was_a_queue_the_more_room_is_left(known: Capacity) -> 
 
 def test_after_calm_samples_at_full_use_more_is_tried_and_ever_faster(known: Capacity) -> None:
     running = [95]
-    for _ in range(15):
+    for _ in range(25):
         running.append(running[-1] + max(0, int(sampled(known, load(0, running[-1])).spare)))
     assert running[5] < 100
-    assert running[15] > 150
+    assert running[25] > 200
+    steps = [later / earlier for earlier, later in itertools.pairwise(running)]
+    assert max(steps) < 1.1, "a server is not flooded to find out"
 
 
 def test_no_more_is_tried_than_is_used(known: Capacity) -> None:

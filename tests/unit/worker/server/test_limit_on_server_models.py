@@ -6,8 +6,9 @@ Time is simulated and the seeds are fixed, so each of these gives the same numbe
 from dataclasses import replace
 
 import pytest
-from bench.concurrency.scenarios import CACHE, SLOTS, Played, Scenario, blind, play, refusing
+from bench.concurrency.scenarios import CACHE, EMBEDDING, SLOTS, STEPS, Played, Scenario, blind, play, refusing
 from bench.concurrency.server import ServerSettings
+from bench.concurrency.stepping import SteppingSettings
 from bench.concurrency.traffic import Draw, exponential, fixed, heavy
 
 from batchwright.worker.server.adaptive_limit import AdaptiveLimit
@@ -114,6 +115,29 @@ def test_a_cache_that_long_answers_fill_is_not_overfilled() -> None:
     adaptive, careless = played(scenario), play(scenario, FixedLimit)
     assert adaptive.preemptions < careless.preemptions / 3
     assert adaptive.rate(30, 90) > 0.85 * careless.rate(30, 90)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize(
+    ("server", "tokens"),
+    [
+        pytest.param(EMBEDDING, 1, id="embeddings, few a step"),
+        pytest.param(replace(EMBEDDING, begun=256, each=0.0004), 1, id="embeddings, many a step"),
+        pytest.param(STEPS, 1, id="a token"),
+        pytest.param(replace(STEPS, ahead=False), 1, id="a token, each step for itself"),
+        pytest.param(STEPS, 2, id="two tokens"),
+        pytest.param(STEPS, 4, id="four tokens"),
+        pytest.param(replace(STEPS, ahead=False), 4, id="four tokens, each step for itself"),
+        pytest.param(STEPS, 16, id="sixteen tokens"),
+    ],
+)
+def test_requests_that_come_during_a_step_are_no_queue(server: SteppingSettings, tokens: int, workers: int) -> None:
+    """Of short answers the metrics show hardly any at work, and many waiting, for the next step."""
+    scenario = Scenario("", server, workers=workers, maximum=512 // workers, length=fixed(tokens), seconds=40)
+    one, full = played(scenario), play(scenario, FixedLimit)
+    assert one.rate(20, 40) > 0.9 * full.rate(20, 40)
+    a_step = one.mean(one.trace.running, 20, 40) / tokens
+    assert one.mean(one.trace.waiting, 20, 40) < 4 * a_step
 
 
 PEOPLE = Scenario("", SLOTS, maximum=256, people=20.0, people_length=exponential(0.5), seconds=180, settled=20)

@@ -79,6 +79,7 @@ async def test_it_tells_what_the_server_answered_since_the_sample_before() -> No
     def counted(count: int, seconds: float, queued: float) -> Results:
         text = f"vllm:e2e_request_latency_seconds_count {count}\nvllm:e2e_request_latency_seconds_sum {seconds}\n"
         text += f"vllm:request_queue_time_seconds_sum {queued}\nvllm:request_inference_time_seconds_sum {queued}\n"
+        text += f"vllm:request_generation_tokens_sum {count * 30}\nvllm:e2e_request_latency_seconds_created 1.7e9\n"
         return [Answer(200, {}, metrics(0, 4).body + text.encode())]
 
     server = Server([counted(100, 20, 5), counted(120, 24, 6), counted(120, 24, 6)])
@@ -87,7 +88,7 @@ async def test_it_tells_what_the_server_answered_since_the_sample_before() -> No
     sampling = Sampling(server, traffic, sleep=Sleep(3), clock=lambda: next(seconds), chance=lambda: 0.5)
     with pytest.raises(asyncio.CancelledError):
         await sampling.run()
-    assert [load.latest for load in traffic.loads] == [None, LatestAnswers(20, 1.0, 0.2, 0.05, 0.05), None]
+    assert [load.latest for load in traffic.loads] == [None, LatestAnswers(20, 1.0, 0.2, 0.05, 0.05, 30), None]
 
 
 async def test_many_workers_ask_less_often_each() -> None:
@@ -126,6 +127,12 @@ async def test_a_sample_that_is_missed_now_and_then_changes_nothing() -> None:
     turns: list[Results] = [[LATE], [metrics(0, 4)]] * 3
     await sampled(Server(turns), traffic, sleep)
     assert len(traffic.loads) == 3
+    assert set(sleep.seconds[1:]) == {1}
+
+
+async def test_a_server_that_had_metrics_is_asked_as_often_as_before_though_it_is_late() -> None:
+    sleep = Sleep(10)
+    await sampled(Server([[metrics(0, 4)], [LATE]]), Sent(), sleep)
     assert set(sleep.seconds[1:]) == {1}
 
 
