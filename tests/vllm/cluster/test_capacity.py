@@ -1,6 +1,8 @@
 """What is in flight follows what vLLM has room for."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
 
 import pytest
 
@@ -23,19 +25,30 @@ def small(deployed: ModelServer) -> Iterator[str]:
         yield pod
 
 
-def test_adaptive_concurrency_makes_no_queue(batches: Quickstart, deployed: ModelServer, small: str) -> None:
-    assert _waited(batches, deployed, small, concurrency="Adaptive") < 0.4
+def test_adaptive_concurrency_fills_the_server_and_makes_no_queue(
+    batches: Quickstart, deployed: ModelServer, small: str
+) -> None:
+    use = _use(batches, deployed, small, concurrency="Adaptive")
+    assert use.waited < 0.4
+    assert use.places > SLOTS / 2
 
 
 def test_a_fixed_one_makes_a_queue(batches: Quickstart, deployed: ModelServer, small: str) -> None:
-    assert _waited(batches, deployed, small, concurrency="Fixed") > 0.7
+    assert _use(batches, deployed, small, concurrency="Fixed").waited > 0.7
 
 
-def _waited(batches: Quickstart, server: ModelServer, pod: str, *, concurrency: str) -> float:
-    """The part of its time in the engine that a BatchJob of one worker spent waiting for a place there.
+@dataclass(frozen=True)
+class Use:
+    """What a BatchJob of one worker made of the server's places."""
 
-    With 64 requests on eight places it is seven eighths. A worker that adapts has some wait at its start, too.
-    """
+    waited: float
+    """The part of its requests' time in the engine that they waited for a place. With 64 requests on eight places it is
+    seven eighths; a worker that adapts has some wait at its start, too."""
+    places: float
+    """That were in use, in the mean from the start of the worker's pod to its end."""
+
+
+def _use(batches: Quickstart, server: ModelServer, pod: str, *, concurrency: str) -> Use:
     name = batches.name("capacity")
     requests = chat_lines(name, LINES, tokens=TOKENS)
     before = server.metrics(pod)
@@ -49,4 +62,6 @@ def _waited(batches: Quickstart, server: ModelServer, pod: str, *, concurrency: 
     assert_whole(batches, name, requests)
     after = server.metrics(pod)
     queued, worked_on = after.queued - before.queued, after.worked_on - before.worked_on
-    return queued / (queued + worked_on)
+    at = batches.get(name)["status"]["timestamps"]
+    seconds = (datetime.fromisoformat(at["finalizingAt"]) - datetime.fromisoformat(at["inProgressAt"])).total_seconds()
+    return Use(waited=queued / (queued + worked_on), places=worked_on / seconds)
