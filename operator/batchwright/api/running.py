@@ -49,7 +49,8 @@ class Requests(Model):
     priority: Annotated[int, Field(strict=True, ge=-(2**31), le=2**31 - 1)] | None = Field(
         None,
         description="Sent to vLLM as X-Vllm-Priority: a lower number is served first. Counts only where the server runs"
-        " with --scheduling-policy priority. Default: not sent.",
+        " with --scheduling-policy priority, and for text: embeddings, scores and ranks need it in their bodies."
+        " Default: not sent.",
     )
     max_failures: StrictInt | Annotated[str, StringConstraints(max_length=4)] | None = Field(
         None,
