@@ -5,6 +5,7 @@ a 5xx, and each is as the document says.
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 import schemathesis
@@ -51,8 +52,9 @@ def _try(operation: Any) -> None:
         | operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)
     )
     def answers(case: schemathesis.Case) -> None:
-        # With an id of nothing, or of dots, the path is another one (RFC 3986, section 5.2.4).
-        assume(not any(str(value).strip(".") == "" for value in case.path_parameters.values()))
+        # With an id of nothing, or of dots, the path is another one (RFC 3986, section 5.2.4). With a line feed alone
+        # it is one for Starlette, whose patterns end with `$`: that of the list.
+        assume(not any(unquote(str(value)).strip(".\n") == "" for value in case.path_parameters.values()))
         case.call_and_validate(headers=bearer(ALICE), excluded_checks=[positive_data_acceptance])
 
     answers()
