@@ -124,7 +124,7 @@ class TestDuringTheRun:
         self, either_job: JobUnderTest, stub: StubProcess
     ) -> None:
         stub.switch(delay="0.05")
-        slow = {59: "delay=3"}  # so that the end is not near while the object is looked at
+        slow = {59: "delay=2"}  # so that the end is not near while the object is looked at
         lines = [chat_line(f"id-{n}", "status=400" if n % 7 == 0 else slow.get(n)) for n in range(60)]
         planned = either_job.input(lines).plan()
         with observed(either_job) as seen:
@@ -272,7 +272,7 @@ class TestAppliedAgain:
         job = self.failing(bucket_job)
         first = job.complete()
         assert first.request_counts.failed == 2
-        stub.switch(delay="3")
+        stub.switch(delay="2")
         planned = job.plan()
         assert planned.reused is not None
         worker = start(job, planned, 0, workers=1)
@@ -331,7 +331,7 @@ class TestAppliedAgain:
 
     def test_of_other_work_nothing_counts(self, told_job: JobUnderTest, stub: StubProcess) -> None:
         told_job.input(chat_lines(40)).complete()
-        other = told_job.input([chat_line(f"other-{n}", "delay=3") for n in range(2)])
+        other = told_job.input([chat_line(f"other-{n}", "delay=2") for n in range(2)])
         planned = other.plan()
         worker = start(other, planned, 0, workers=1)
         wait_until(lambda: (found := progress(other)) and "metrics" not in found)
