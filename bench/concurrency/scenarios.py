@@ -95,6 +95,8 @@ class Played:
 
 def play(scenario: Scenario, make: MakeLimit, seed: int = 1) -> Played:
     """Run a scenario to its end."""
+    if isinstance(scenario.server, SteppingSettings) and (scenario.outage or scenario.changes):
+        raise ValueError(f"{scenario.name}: that server neither fails nor changes")
     clock, trace, workers = Clock(), Trace(), list[Worker]()
     server = scenario.server.start(clock)
     seeds = random.Random(seed)

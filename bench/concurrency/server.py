@@ -16,8 +16,8 @@ from bench.concurrency.clock import Clock
 from batchwright.worker.server.concurrency import ServerLoad
 from batchwright.worker.server.load import AnswerTotals
 
-TOKENS_PER_SECOND = 50.0
-"""Of an answer that is alone."""
+STEPS_PER_SECOND = 50.0
+"""Of an engine with one request."""
 RECOMPUTED = 0.1
 """What a preempted request loses: its tokens are computed again, ten times as fast as they were generated."""
 
@@ -47,14 +47,14 @@ class Request:
     running: bool = False
 
 
-def with_answer(totals: AnswerTotals, request: Request, now: float, tokens: float) -> AnswerTotals:
+def with_answer(totals: AnswerTotals, request: Request, now: float, steps: float) -> AnswerTotals:
     """The sums with an answer that is given now."""
     return AnswerTotals(
         count=totals.count + 1,
         seconds=totals.seconds + now - request.came,
         queued=totals.queued + request.began - request.arrived,
         worked_on=totals.worked_on + now - request.began,
-        tokens=totals.tokens + tokens,
+        steps=totals.steps + steps,
         started=1.0,
     )
 
@@ -215,5 +215,5 @@ class Server:
             ended.append(request)
         self._schedule()
         for request in ended:
-            self.totals = with_answer(self.totals, request, self.clock.now, tokens=request.work * TOKENS_PER_SECOND)
+            self.totals = with_answer(self.totals, request, self.clock.now, steps=request.work * STEPS_PER_SECOND)
             request.done(End.ANSWERED)

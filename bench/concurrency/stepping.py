@@ -33,6 +33,8 @@ class SteppingSettings:
     """Seconds that a step takes."""
     each: float = 0.0
     """Seconds more for each request in it."""
+    tokens: int = 1
+    """That each request gets in a step: more with a draft model, whose guesses the metrics tell apart."""
     ahead: bool = True
     """Whether the next step is put together before this one has ended (vLLM's asynchronous scheduling)."""
     metrics: bool = True
@@ -54,7 +56,7 @@ class Underway:
 
 @dataclass(slots=True)
 class SteppingServer:
-    """The work of a request is its number of tokens."""
+    """The work of a request is its number of tokens. This one neither fails nor changes."""
 
     clock: Clock
     settings: SteppingSettings
@@ -90,12 +92,15 @@ class SteppingServer:
         """How many wait, and how many are at work, whatever the metrics say."""
         return len(self._waiting), len(self._running)
 
+    def _steps(self, request: Request) -> int:
+        return max(1, math.ceil(request.work / self.settings.tokens))
+
     def _put_together(self) -> list[Underway]:
         for _ in range(min(self.settings.begun, self.settings.slots - len(self._running), len(self._waiting))):
             request = heapq.heappop(self._waiting)[2]
             request.began = self.clock.now
-            tokens = max(1, math.ceil(request.work))
-            self._running.append(Underway(request, left=tokens, planned=tokens))
+            steps = self._steps(request)
+            self._running.append(Underway(request, left=steps, planned=steps))
         batch = [one for one in self._running if one.planned]
         for one in batch:
             one.planned -= 1
@@ -113,7 +118,7 @@ class SteppingServer:
         self._running = [one for one in self._running if one.left]
         self._shown = self.requests()
         for request in ended:
-            self.totals = with_answer(self.totals, request, self.clock.now, tokens=request.work)
+            self.totals = with_answer(self.totals, request, self.clock.now, steps=self._steps(request))
             request.done(End.ANSWERED)
         following = following or self._put_together()
         self._working = bool(following)

@@ -11,7 +11,8 @@ SECONDS = st.floats(0.0, 600.0)
 COUNTS = st.integers(0, 5000)
 PART = st.floats(0.0, 4.0)
 LATEST = st.builds(LatestAnswers, COUNTS, st.floats(1.0, 10.0), PART, PART, PART, st.floats(0.0, 1e5))
-LOADS = st.builds(ServerLoad, COUNTS, COUNTS, st.floats(0.0, 1.0), st.none() | LATEST)
+USAGE = st.floats(0.0, 1.0)
+LOADS = st.builds(ServerLoad, COUNTS, COUNTS, USAGE, USAGE, st.none() | LATEST)
 MOST_AT_WORK = 20_000
 """In the mean, by the sums."""
 FINISHED = st.tuples(SECONDS, st.floats(0.0, 2.0), st.sampled_from(Signal))

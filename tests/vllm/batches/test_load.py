@@ -87,7 +87,7 @@ def test_the_server_tells_where_its_answers_spent_their_time(job: JobUnderTest, 
     job.input(lines(8)).complete()
     latest = latest_answers(before, _shown(vllm), seconds=1.0)
     assert latest is not None
-    assert (latest.count, latest.tokens) == (8, 8)
+    assert (latest.count, latest.steps) == (8, 8)
     assert 0 < latest.worked_on <= latest.seconds <= time.monotonic() - began
 
 

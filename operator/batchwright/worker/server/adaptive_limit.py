@@ -12,7 +12,7 @@ Why this and nothing simpler, with the measurements: docs/adr/0004-adaptive-conc
 import math
 from typing import Final
 
-from batchwright.worker.server.capacity import CACHE_LAG, Capacity, Room
+from batchwright.worker.server.capacity import CACHE_LAG, Capacity, Room, is_queue
 from batchwright.worker.server.concurrency import ServerLoad, Signal
 from batchwright.worker.server.queueing import Queueing, Round
 
@@ -26,11 +26,11 @@ OVERLOAD_SECONDS: Final = 1.0
 """Between two cuts for overload."""
 HOLD_SECONDS: Final = 5.0
 """After overload the metrics can't show what refuses the requests, and growing by them waits."""
-FRESH_SECONDS: Final = 10.0
+FRESH_SECONDS: Final = 12.5
 """For so long a sample of the metrics counts: as long as it takes to miss one, with the most workers."""
-LAG: Final = 4.0
-"""So many samples a queue may take to show in the times of answers, once the limit no longer doubles from one to the
-next. Where it doesn't show there, it is one of a moment."""
+PATIENCE: Final = 4.0
+"""Answers so many samples long overrule the number that waits, once the limit no longer doubles from one to the next:
+a queue that they have not seen is one of a moment. Meanwhile nothing grows."""
 OWN: Final = 0.75
 LEAST_OWN: Final = 8
 OWN_SECONDS: Final = 15.0
@@ -110,13 +110,15 @@ class AdaptiveLimit:
         """The server's metrics have been read: move to where they say that there is room."""
         # Of answers that come together the last one leaves hardly anything in flight.
         in_flight, self._most_in_flight = max(in_flight, self._most_in_flight), 0
-        load = load.between_steps(1.0 if self._starting else LAG)
+        shown = load.with_those_between_steps()
+        load = shown.without_waves(1.0 if self._starting else PATIENCE)
         idle = load.requests == 0 or load.requests < SEEN * in_flight
         if not self._is_own(now, load, in_flight, idle=idle):
             return
         self._sampled_at = now
         self._queueing.discard()
         may_grow = self._is_used(in_flight) and now >= self._hold_until
+        may_grow &= self._starting or not is_queue(shown)
         if self._capacity.is_front_end_full(load):
             may_grow = self._starting = self._only_answers = False
             self._step = 0.0
@@ -161,7 +163,8 @@ class AdaptiveLimit:
         if self._starting:
             self._set(2 * self._exact)
         elif load.latest is not None:
-            # Its front end is not full, or nothing would grow. Without sums that can't be told.
+            # Its front end is not full, as `loaded` has seen; without sums that can't be told. How many fit doesn't
+            # count: what is learned between two waves is no limit.
             self._step_up(self._capacity.share, math.inf)
 
     def _take_up_start(self) -> None:

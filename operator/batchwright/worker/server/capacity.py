@@ -87,7 +87,7 @@ class Capacity:
         """Learn from a sample that holds one request at least, and say what it means."""
         waiting = _queue(load)
         total = waiting + load.running
-        queued = waiting > max(1.0, QUEUED * load.running)
+        queued = is_queue(load)
         too_long = self._queued_at is not None and waiting > max(1.0, LONG_QUEUE * load.running)
         self._learn(load, total, queued)
         self._queued_at = load.running if queued else None
@@ -97,12 +97,12 @@ class Capacity:
         if too_long:
             most = min(most, max(1.0, load.running))
         target = most * (1 - headroom)
-        came = STEPS / 2 * load.latest.in_a_step if load.latest else 0.0
+        # Of those that come during a step some have to wait for the next, or it would have hardly any.
+        next_step = _passing(load) / 2
         shows = load.running and load.kv_cache_usage > LEAST_CACHE
         cached = load.running * CACHE_TARGET / load.kv_cache_usage if shows else math.inf
         return Room(
-            # Of those that come during a step some have to wait for the next, or it would have hardly any.
-            excess=max((total + came) / (target + came), total / max(1.0, cached)),
+            excess=max((total + next_step) / (target + next_step), total / max(1.0, cached)),
             spare=target - total,
             cache_spare=cached - total,
             share=self.share,
@@ -139,7 +139,7 @@ class Capacity:
 
     def _is_limit(self, load: ServerLoad) -> bool:
         """Whether no more than are at work can be, now that others wait."""
-        if self._queued_at is None or not load.running or load.kv_cache_usage > CACHE_FULL:
+        if self._queued_at is None or not load.running or max(load.kv_cache_usage, load.fullest_kv_cache) > CACHE_FULL:
             return False
         low, high = sorted((self._queued_at, load.running))
         return low >= STEADY * high and high >= NEAR_MOST * self._seen
@@ -151,7 +151,15 @@ class Capacity:
             self._probe = min(MAX_PROBE, self._probe * (2 if self._calm % 2 else 1))
 
 
+def is_queue(load: ServerLoad) -> bool:
+    """Whether requests wait for others to end."""
+    return _queue(load) > max(1.0, QUEUED * load.running)
+
+
 def _queue(load: ServerLoad) -> float:
-    """Requests that wait for others to end."""
-    came = STEPS * load.latest.in_a_step if load.latest else 0.0
-    return max(0.0, load.waiting - came)
+    return max(0.0, load.waiting - _passing(load))
+
+
+def _passing(load: ServerLoad) -> float:
+    """Requests that may wait for the engine's next steps."""
+    return STEPS * load.latest.in_a_step if load.latest else 0.0

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final, Protocol
 
-FEW_TOKENS: Final = 8
-"""Answers of so few: an engine's numbers miss an eighth of the requests at work, or more."""
+FEW_STEPS: Final = 8
+"""Of answers that take less, an engine's numbers miss more than an eighth of those at work."""
 
 
 class Signal(Enum):
@@ -32,8 +32,9 @@ class LatestAnswers:
     """Seconds of these in the engine's queue."""
     worked_on: float
     """Seconds of these in the engine."""
-    tokens: float
-    """How many it generated for one, in the mean; none for an embedding."""
+    steps: float
+    """Of the engine that one took, in the mean: one for each token but for those that a draft model guessed, none for
+    an embedding."""
 
     @property
     def at_work(self) -> float:
@@ -47,11 +48,8 @@ class LatestAnswers:
 
     @property
     def in_a_step(self) -> float:
-        """Answers that ended in a step of the engine, in the mean, and so requests that came in it.
-
-        The engine takes a step for each token of an answer, and one for an answer that has none.
-        """
-        return self.at_work / max(1.0, self.tokens)
+        """Answers that ended in a step of the engine, in the mean, and so requests that came in it."""
+        return self.at_work / max(1.0, self.steps)
 
     @property
     def front_end(self) -> float:
@@ -69,6 +67,8 @@ class ServerLoad:
     """Requests that it works on."""
     kv_cache_usage: float
     """Part of the memory for keys and values that is taken, 0 to 1; the mean of several engines."""
+    fullest_kv_cache: float = 0.0
+    """Of the fullest of several engines."""
     latest: LatestAnswers | None = None
     """None where the server doesn't count them, or there were none."""
 
@@ -77,21 +77,27 @@ class ServerLoad:
         """In the engine or before it."""
         return self.waiting + self.running
 
-    def between_steps(self, longest: float) -> "ServerLoad":
-        """The same with no more waiting than there were in the mean, where answers are short.
+    def with_those_between_steps(self) -> "ServerLoad":
+        """The same with as many at work as there were in the mean, where answers take few steps of the engine.
 
-        Answers of one length come, and are followed, in waves. And an engine shows its numbers at the end of a step,
-        when those that ended with it have gone and the next have not begun: of embeddings and answers of few tokens
-        hardly any is at work then, so there the mean counts, too.
+        It shows its numbers at the end of a step, when those that ended with it have gone and the next have not begun:
+        of embeddings and answers of few tokens hardly any.
+        """
+        latest = self.latest
+        if latest is None or latest.seconds > latest.within or latest.steps >= FEW_STEPS:
+            return self
+        return replace(self, running=max(self.running, round(latest.at_work)))
+
+    def without_waves(self, samples: float) -> "ServerLoad":
+        """The same with no more waiting than there were in the mean: answers of one length are followed in waves.
 
         Args:
-            longest: answers that took so many times longer than from sample to sample, or less, are short ones.
+            samples: the mean counts where answers took no longer than from one sample to the next, so many times over.
         """
-        if self.latest is None or self.latest.seconds > longest * self.latest.within:
+        latest = self.latest
+        if latest is None or latest.seconds > samples * latest.within:
             return self
-        running = round(self.latest.at_work) if self.latest.tokens < FEW_TOKENS else 0
-        waiting = round(self.latest.in_queue)
-        return replace(self, running=max(self.running, running), waiting=min(self.waiting, waiting))
+        return replace(self, waiting=min(self.waiting, round(latest.in_queue)))
 
 
 class Limit(Protocol):

@@ -17,23 +17,20 @@ _COUNT: Final = b"e2e_request_latency_seconds_count"
 _SECONDS: Final = b"e2e_request_latency_seconds_sum"
 _QUEUED: Final = b"request_queue_time_seconds_sum"
 _WORKED_ON: Final = b"request_inference_time_seconds_sum"
-_TOKENS: Final = b"request_generation_tokens_sum"
+_TOKENS: Final = b"generation_tokens_total"
+_ACCEPTED: Final = b"spec_decode_num_accepted_tokens_total"
 _STARTED: Final = b"e2e_request_latency_seconds_created"
 _TOTALS: Final = (_COUNT, _SECONDS, _QUEUED, _WORKED_ON, _TOKENS)
 _LOAD: Final = (_WAITING, _RUNNING, *_CACHE)
-LONGEST_GAP: Final = 10.0
+LONGEST_GAP: Final = 12.5
 """Seconds between two samples, after which the answers between them tell of too long a time."""
 PLAUSIBLE: Final = 4.0
-"""Between two samples of one server its answers can't tell of many times more requests in it than it shows."""
+"""Between two samples of one server its answers can't tell of many times more requests in its engine than it shows."""
 _SAMPLE: Final = re.compile(
-    rb"^vllm:(" + b"|".join((*_LOAD, *_TOTALS, _STARTED)) + rb")"
+    rb"^vllm:(" + b"|".join((*_LOAD, *_TOTALS, _ACCEPTED, _STARTED)) + rb")"
     rb"(?:\{.*\})?[ \t]+(\S+)",
     re.MULTILINE,
 )
-_WAITING_FOR_ROOM: Final = re.compile(
-    rb'^vllm:num_requests_waiting_by_reason\{(?:.*,)?reason="capacity"(?:,.*)?\}[ \t]+(\S+)', re.MULTILINE
-)
-"""The others wait for something of their own: a grammar, an adapter, keys and values from elsewhere (vllm 0.20)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +44,9 @@ class AnswerTotals:
     """In the engine's queue."""
     worked_on: float = 0.0
     """In the engine."""
-    tokens: float = 0.0
-    """That were generated for them."""
+    steps: float = 0.0
+    """Of all requests together, one for each token that was generated; of those that a draft model guessed, only the
+    first."""
     started: float = 0.0
     """When it began to count, in seconds since 1970: another one for another server, and after a restart.
     0 where it doesn't say so: a vLLM of several API servers."""
@@ -70,16 +68,21 @@ def read_metrics(text: bytes) -> Metrics | None:
         found.setdefault(name, []).append(_number(value))
     if _WAITING not in found or _RUNNING not in found:
         return None
-    found[_WAITING] = [_number(value) for value in _WAITING_FOR_ROOM.findall(text)] or found[_WAITING]
     if not all(0 <= number < math.inf for name in _LOAD for number in found.get(name, ())):
         return None
-    cache = next((statistics.fmean(found[name]) for name in _CACHE if name in found), 0.0)
-    load = ServerLoad(int(sum(found[_WAITING])), int(sum(found[_RUNNING])), min(1.0, cache))
+    caches = next((found[name] for name in _CACHE if name in found), [0.0])
+    load = ServerLoad(
+        waiting=int(sum(found[_WAITING])),
+        running=int(sum(found[_RUNNING])),
+        kv_cache_usage=min(1.0, statistics.fmean(caches)),
+        fullest_kv_cache=min(1.0, max(caches)),
+    )
     count, seconds, queued, worked_on, tokens = (sum(found.get(name, (math.nan,))) for name in _TOTALS)
+    steps = tokens - sum(found.get(_ACCEPTED, ()))
     # A sum may be below 0: vLLM counts a request that failed before it was scheduled with a time of -1 million seconds.
-    if not all(map(math.isfinite, (count, seconds, queued, worked_on, tokens))):
+    if not all(map(math.isfinite, (count, seconds, queued, worked_on, steps))):
         return Metrics(load, None)
-    return Metrics(load, AnswerTotals(count, seconds, queued, worked_on, tokens, sum(found.get(_STARTED, ()))))
+    return Metrics(load, AnswerTotals(count, seconds, queued, worked_on, steps, sum(found.get(_STARTED, ()))))
 
 
 def _number(value: bytes) -> float:
@@ -99,6 +102,7 @@ def together(several: Sequence[Metrics]) -> Metrics:
             waiting=sum(load.waiting for load in loads),
             running=sum(load.running for load in loads),
             kv_cache_usage=statistics.fmean(load.kv_cache_usage for load in loads),
+            fullest_kv_cache=max(load.fullest_kv_cache for load in loads),
         ),
         _sum(totals) if len(totals) == len(several) else None,
     )
@@ -110,7 +114,7 @@ def _sum(totals: Sequence[AnswerTotals]) -> AnswerTotals:
         seconds=sum(one.seconds for one in totals),
         queued=sum(one.queued for one in totals),
         worked_on=sum(one.worked_on for one in totals),
-        tokens=sum(one.tokens for one in totals),
+        steps=sum(one.steps for one in totals),
         started=sum(one.started for one in totals),
     )
 
@@ -126,10 +130,10 @@ def latest_answers(earlier: Metrics | None, later: Metrics, seconds: float) -> L
     before, after = earlier.totals, later.totals
     count, spent = after.count - before.count, after.seconds - before.seconds
     queued, worked_on = after.queued - before.queued, after.worked_on - before.worked_on
-    tokens = after.tokens - before.tokens
-    if count < 1 or min(queued, worked_on, tokens) < 0 or not 0 < queued + worked_on <= spent:
+    steps = after.steps - before.steps
+    if count < 1 or min(queued, worked_on, steps) < 0 or not 0 < queued + worked_on <= spent:
         return None
     shown = max(1, *(one.load.waiting + one.load.running for one in (earlier, later)))
-    if before.started != after.started or (not after.started and spent > PLAUSIBLE * shown * seconds):
+    if before.started != after.started or (not after.started and queued + worked_on > PLAUSIBLE * shown * seconds):
         return None
-    return LatestAnswers(int(count), seconds, spent / count, queued / count, worked_on / count, tokens / count)
+    return LatestAnswers(int(count), seconds, spent / count, queued / count, worked_on / count, steps / count)

@@ -60,8 +60,8 @@ class Sampling:
         self._clock = clock
         self._chance = chance
         self._misses = 0
-        self._latest: Metrics | None = None
-        self._latest_at = 0.0
+        self._before: Metrics | None = None
+        self._before_at = 0.0
 
     async def run(self) -> None:
         """Go on until cancelled."""
@@ -73,7 +73,7 @@ class Sampling:
             await self._sleep(self._pause())
 
     def _pause(self) -> float:
-        doublings = min(16, max(0, self._misses + 1 - MISSES)) if self._latest is None else 0
+        doublings = min(16, max(0, self._misses + 1 - MISSES)) if self._before is None else 0
         return min(RARELY_SECONDS, self._interval * 2.0**doublings)
 
     async def _sample(self) -> None:
@@ -88,8 +88,8 @@ class Sampling:
 
     def _load(self, metrics: Metrics) -> ServerLoad:
         now = self._clock()
-        latest = latest_answers(self._latest, metrics, now - self._latest_at)
-        self._latest, self._latest_at = metrics, now
+        latest = latest_answers(self._before, metrics, now - self._before_at)
+        self._before, self._before_at = metrics, now
         return replace(metrics.load, latest=latest)
 
 

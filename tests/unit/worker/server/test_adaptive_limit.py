@@ -218,7 +218,7 @@ IDLE = ServerLoad(waiting=0, running=0, kv_cache_usage=0.0)
 
 @pytest.mark.parametrize(
     ("running", "idle_seconds", "is_cut"),
-    [(64, 12, False), (64, 30, True), (40, 12, True), (0, 12, True)],
+    [(64, 12, False), (64, 40, True), (40, 20, True), (0, 12, True)],
     ids=["the server's own numbers, just now", "long ago", "too few to be its own", "never"],
 )
 def test_an_idle_engine_between_two_waves_does_not_make_it_go_by_the_answers(
@@ -311,22 +311,22 @@ def test_a_cut_goes_by_the_most_in_flight_since_the_last_sample() -> None:
 
 
 def latest(
-    *, queued: float = 0.0, front_end: float = 0.0, count: int = 100, seconds: float = 0.2, tokens: float = 200.0
+    *, queued: float = 0.0, front_end: float = 0.0, count: int = 100, seconds: float = 0.2, steps: float = 200.0
 ) -> LatestAnswers:
     """Within a second, answers that took so many seconds; parts of that."""
-    return LatestAnswers(count, 1.0, seconds, seconds * queued, seconds * (1 - queued - front_end), tokens)
+    return LatestAnswers(count, 1.0, seconds, seconds * queued, seconds * (1 - queued - front_end), steps)
 
 
 @pytest.mark.parametrize(
     ("running", "answers", "is_cut"),
     [
         pytest.param(60, None, True, id="nothing more is known"),
-        pytest.param(60, latest(count=300, queued=0.3, tokens=40), True, id="for answers of 40 tokens to end"),
-        pytest.param(60, latest(count=300, queued=0.3, tokens=4), False, id="for the next step of the engine"),
-        pytest.param(0, latest(count=300, queued=0.3, tokens=0), False, id="for the next step, of embeddings"),
-        pytest.param(0, latest(count=200, queued=0.85, tokens=0), True, id="for embeddings before them"),
-        pytest.param(60, latest(count=300, queued=0.02, tokens=40), False, id="only at this moment, as answers say"),
-        pytest.param(60, latest(count=50, seconds=1.5, tokens=40), True, id="which longer answers have not seen"),
+        pytest.param(60, latest(count=300, queued=0.3, steps=40), True, id="for answers of 40 tokens to end"),
+        pytest.param(60, latest(count=300, queued=0.3, steps=4), False, id="for the next step of the engine"),
+        pytest.param(0, latest(count=300, queued=0.3, steps=0), False, id="for the next step, of embeddings"),
+        pytest.param(0, latest(count=200, queued=0.85, steps=0), True, id="for embeddings before them"),
+        pytest.param(60, latest(count=300, queued=0.02, steps=40), False, id="only at this moment, as answers say"),
+        pytest.param(60, latest(count=50, seconds=1.5, steps=40), True, id="which longer answers have not seen"),
     ],
 )
 def test_a_queue_is_one_where_requests_wait_for_others(
@@ -336,6 +336,27 @@ def test_a_queue_is_one_where_requests_wait_for_others(
     for second in (10.0, 11.0):
         limit.loaded(second, ServerLoad(40, running, kv_cache_usage=0.1, latest=answers), limit.limit)
     assert (limit.limit < 100) == is_cut
+
+
+def test_where_only_the_answers_have_not_seen_a_queue_nothing_grows() -> None:
+    limit = cut_by_a_queue()
+    unseen = latest(count=20, seconds=3.0, steps=40)
+    before = limit.limit
+    for second in range(13, 17):
+        limit.loaded(float(second), ServerLoad(20, before - 20, kv_cache_usage=0.1, latest=unseen), before)
+    assert limit.limit == before
+    for second in range(17, 21):
+        limit.loaded(float(second), ServerLoad(0, before, kv_cache_usage=0.1, latest=unseen), before)
+    assert limit.limit > before
+
+
+def test_answers_of_few_steps_that_end_together_do_not_pass_for_many_at_work() -> None:
+    limit = cut_by_a_queue()
+    before = limit.limit
+    together = latest(count=before, seconds=3.0, steps=7)
+    for second in range(13, 23):
+        limit.loaded(float(second), ServerLoad(0, before, kv_cache_usage=0.1, latest=together), limit.limit)
+    assert limit.limit >= before
 
 
 @pytest.mark.parametrize("load", [IDLE, ROOM], ids=["an idle engine", "an engine with room"])
@@ -397,7 +418,7 @@ def test_without_fresh_metrics_it_goes_by_the_answers() -> None:
     limit.loaded(0.0, ROOM, limit.limit)
     answer(limit, 8, now=1.0)
     assert limit.limit == 8
-    answer(limit, 8, now=11.0)
+    answer(limit, 8, now=13.0)
     assert limit.limit == 16
 
 

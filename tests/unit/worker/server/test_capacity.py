@@ -122,6 +122,12 @@ def test_how_many_a_full_cache_holds_is_not_remembered() -> None:
     assert sampled(capacity, load(0, 50, 0.3)).spare == math.inf
 
 
+def test_how_many_fit_is_not_learned_while_one_of_several_caches_is_full() -> None:
+    capacity = Capacity()
+    sampled(capacity, ServerLoad(20, 60, kv_cache_usage=0.7, fullest_kv_cache=1.0), times=5)
+    assert sampled(capacity, load(0, 60, 0.3)).spare == math.inf
+
+
 def test_a_worker_may_always_take_a_little_so_that_shares_become_equal(known: Capacity) -> None:
     assert sampled(known, load(50, 100)).share > 0
 

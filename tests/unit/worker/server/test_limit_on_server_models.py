@@ -129,6 +129,7 @@ def test_a_cache_that_long_answers_fill_is_not_overfilled() -> None:
         pytest.param(STEPS, 4, id="four tokens"),
         pytest.param(replace(STEPS, ahead=False), 4, id="four tokens, each step for itself"),
         pytest.param(STEPS, 16, id="sixteen tokens"),
+        pytest.param(replace(STEPS, tokens=3), 12, id="twelve tokens, three a step"),
     ],
 )
 def test_requests_that_come_during_a_step_are_no_queue(server: SteppingSettings, tokens: int, workers: int) -> None:
@@ -136,7 +137,7 @@ def test_requests_that_come_during_a_step_are_no_queue(server: SteppingSettings,
     scenario = Scenario("", server, workers=workers, maximum=512 // workers, length=fixed(tokens), seconds=40)
     one, full = played(scenario), play(scenario, FixedLimit)
     assert one.rate(20, 40) > 0.9 * full.rate(20, 40)
-    a_step = one.mean(one.trace.running, 20, 40) / tokens
+    a_step = one.mean(one.trace.running, 20, 40) / (tokens / server.tokens)
     assert one.mean(one.trace.waiting, 20, 40) < 4 * a_step
 
 
@@ -154,6 +155,16 @@ def test_people_come_first_and_batch_uses_what_they_leave(workers: int, length: 
     left = KNEE - PEOPLE.people * 0.5
     assert one.people_p99() < 1.5 * alone
     assert one.rate(20, 180) > 0.8 * left
+
+
+@pytest.mark.parametrize("tokens", [1, 16, 200])
+def test_people_wait_for_a_few_steps_and_no_more(tokens: int) -> None:
+    server = replace(STEPS, each=0.0)
+    scenario = Scenario(
+        "", server, maximum=2048, length=exponential(tokens), people=5.0, people_length=exponential(50), settled=20
+    )
+    alone = played(replace(scenario, workers=0)).people_p99()
+    assert played(scenario).people_p99() < 1.2 * alone
 
 
 def test_the_model_shows_what_a_plain_cap_does_to_people() -> None:

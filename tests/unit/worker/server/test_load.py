@@ -22,34 +22,25 @@ vllm:generation_tokens_total{engine="0",model_name="Qwen/Qwen3-8B"} 1.5e+06
 """
 
 TOLD = {
-    "vLLM, where some of those that wait would not begin though there were room": (VLLM, ServerLoad(9, 37, 0.3412)),
-    "several engines' reasons to wait": (
-        b'vllm:num_requests_running{engine="0"} 3\nvllm:num_requests_running{engine="1"} 4\n'
-        b'vllm:num_requests_waiting{engine="0"} 7\nvllm:num_requests_waiting{engine="1"} 6\n'
-        b'vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 2\n'
-        b'vllm:num_requests_waiting_by_reason{engine="0",reason="deferred"} 5\n'
-        b'vllm:num_requests_waiting_by_reason{reason="capacity",engine="1"} 1\n'
-        b'vllm:num_requests_waiting_by_reason{reason="deferred",engine="1"} 5\n',
-        ServerLoad(3, 7, 0.0),
-    ),
+    "vLLM, where some wait for a grammar, too": (VLLM, ServerLoad(12, 37, 0.3412, 0.3412)),
     "without labels": (
         b"vllm:num_requests_running 3\nvllm:num_requests_waiting 1\nvllm:kv_cache_usage_perc 0.5\n",
-        ServerLoad(1, 3, 0.5),
+        ServerLoad(1, 3, 0.5, 0.5),
     ),
     "several engines": (
         b'vllm:num_requests_running{engine="0"} 3\nvllm:num_requests_running{engine="1"} 4\n'
         b'vllm:num_requests_waiting{engine="0"} 0\nvllm:num_requests_waiting{engine="1"} 2\n'
         b'vllm:kv_cache_usage_perc{engine="0"} 0.9\nvllm:kv_cache_usage_perc{engine="1"} 0.2\n',
-        ServerLoad(2, 7, 0.55),
+        ServerLoad(2, 7, 0.55, fullest_kv_cache=0.9),
     ),
     "the earlier name of the cache": (
         b"vllm:num_requests_running 3\nvllm:num_requests_waiting 1\nvllm:gpu_cache_usage_perc 0.7\n",
-        ServerLoad(1, 3, 0.7),
+        ServerLoad(1, 3, 0.7, 0.7),
     ),
     "no cache": (b"vllm:num_requests_running 3\nvllm:num_requests_waiting 1\n", ServerLoad(1, 3, 0.0)),
     "a cache over the brim": (
         b"vllm:num_requests_running 3\nvllm:num_requests_waiting 1\nvllm:kv_cache_usage_perc 1.2\n",
-        ServerLoad(1, 3, 1.0),
+        ServerLoad(1, 3, 1.0, 1.0),
     ),
     "exponents, time stamps, carriage returns": (
         b"vllm:num_requests_running 1.2e+01 1700000000000\r\nvllm:num_requests_waiting 0\r\n",
@@ -70,7 +61,6 @@ NOT_TOLD = {
     "not a number": b"vllm:num_requests_running many\nvllm:num_requests_waiting 1\n",
     "NaN": b"vllm:num_requests_running NaN\nvllm:num_requests_waiting 1\n",
     "infinite": b"vllm:num_requests_running +Inf\nvllm:num_requests_waiting 1\n",
-    "an infinite queue of those that want room": (VLLM.replace(b'"capacity"} 9.0', b'"capacity"} +Inf')),
     "negative": b"vllm:num_requests_running -1\nvllm:num_requests_waiting 1\n",
     "cut off": VLLM[: VLLM.index(b" 12.0")],
     "no text": bytes(range(256)),
@@ -100,8 +90,9 @@ vllm:request_queue_time_seconds_sum{engine="0",model_name="a"} 0.5
 vllm:request_queue_time_seconds_sum{engine="1",model_name="a"} 0.25
 vllm:request_inference_time_seconds_sum{engine="0",model_name="a"} 4.0
 vllm:request_inference_time_seconds_sum{engine="1",model_name="a"} 1.0
-vllm:request_generation_tokens_sum{engine="0",model_name="a"} 400.0
-vllm:request_generation_tokens_sum{engine="1",model_name="a"} 80.0
+vllm:generation_tokens_total{engine="1",model_name="a"} 80.0
+vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="a"} 9e+05
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="a",position="0"} 6e+05
 vllm:e2e_request_latency_seconds_created{engine="0",model_name="a"} 1.7e+09
 """
 
@@ -109,17 +100,19 @@ vllm:e2e_request_latency_seconds_created{engine="0",model_name="a"} 1.7e+09
 def test_answers_and_their_times_are_read_of_all_engines_together() -> None:
     metrics = read_metrics(VLLM + COUNTED)
     assert metrics == Metrics(
-        ServerLoad(9, 37, 0.3412),
-        AnswerTotals(count=40, seconds=8, queued=0.75, worked_on=5, tokens=480, started=1.7e9),
+        ServerLoad(12, 37, 0.3412, 0.3412),
+        AnswerTotals(count=40, seconds=8, queued=0.75, worked_on=5, steps=600_080, started=1.7e9),
     )
 
 
 def test_several_servers_have_their_requests_together_and_their_caches_in_the_mean() -> None:
     several = [
-        Metrics(ServerLoad(1, 2, 0.75), AnswerTotals(5, 2.0, 1.0, 0.5, 40, started=10.0)),
-        Metrics(ServerLoad(10, 20, 0.25), AnswerTotals(6, 3.0, 0.5, 2.0, 60, started=20.0)),
+        Metrics(ServerLoad(1, 2, 0.75, 0.9), AnswerTotals(5, 2.0, 1.0, 0.5, 40, started=10.0)),
+        Metrics(ServerLoad(10, 20, 0.25, 0.3), AnswerTotals(6, 3.0, 0.5, 2.0, 60, started=20.0)),
     ]
-    assert together(several) == Metrics(ServerLoad(11, 22, 0.5), AnswerTotals(11, 5.0, 1.5, 2.5, 100, started=30.0))
+    assert together(several) == Metrics(
+        ServerLoad(11, 22, 0.5, 0.9), AnswerTotals(11, 5.0, 1.5, 2.5, 100, started=30.0)
+    )
 
 
 def test_one_server_that_counts_no_answers_leaves_those_of_all_unknown() -> None:
@@ -127,9 +120,9 @@ def test_one_server_that_counts_no_answers_leaves_those_of_all_unknown() -> None
     assert together(several).totals is None
 
 
-EARLIER = AnswerTotals(count=100, seconds=50.0, queued=20.0, worked_on=30.0, tokens=5000, started=1.7e9)
-LATER = AnswerTotals(count=140, seconds=58.0, queued=22.0, worked_on=34.0, tokens=5400, started=1.7e9)
-BETWEEN = LatestAnswers(40, within=1.0, seconds=0.2, queued=0.05, worked_on=0.1, tokens=10)
+EARLIER = AnswerTotals(count=100, seconds=50.0, queued=20.0, worked_on=30.0, steps=5000, started=1.7e9)
+LATER = AnswerTotals(count=140, seconds=58.0, queued=22.0, worked_on=34.0, steps=5400, started=1.7e9)
+BETWEEN = LatestAnswers(40, within=1.0, seconds=0.2, queued=0.05, worked_on=0.1, steps=10)
 
 
 def told(totals: AnswerTotals | None, requests: int = 8) -> Metrics:
@@ -179,7 +172,7 @@ vllm:e2e_request_latency_seconds_sum 1.0
 vllm:e2e_request_latency_seconds_created 1.7e9
 vllm:request_queue_time_seconds_sum {seconds}
 vllm:request_inference_time_seconds_sum 0.5
-vllm:request_generation_tokens_sum 90
+vllm:generation_tokens_total 90
 """
     assert read_metrics(text.encode()) == Metrics(ServerLoad(1, 3, 0.0), totals)
 

@@ -79,7 +79,7 @@ async def test_it_tells_what_the_server_answered_since_the_sample_before() -> No
     def counted(count: int, seconds: float, queued: float) -> Results:
         text = f"vllm:e2e_request_latency_seconds_count {count}\nvllm:e2e_request_latency_seconds_sum {seconds}\n"
         text += f"vllm:request_queue_time_seconds_sum {queued}\nvllm:request_inference_time_seconds_sum {queued}\n"
-        text += f"vllm:request_generation_tokens_sum {count * 30}\nvllm:e2e_request_latency_seconds_created 1.7e9\n"
+        text += f"vllm:generation_tokens_total {count * 30}\nvllm:e2e_request_latency_seconds_created 1.7e9\n"
         return [Answer(200, {}, metrics(0, 4).body + text.encode())]
 
     server = Server([counted(100, 20, 5), counted(120, 24, 6), counted(120, 24, 6)])
