@@ -8,10 +8,12 @@ import pytest
 
 from batchwright.api.reports import PlanReport
 from batchwright.worker.run.stage_run import run
-from fixtures.worker import JobUnderTest, chat_lines
+from fixtures.worker import JobUnderTest, chat_line
 from stub.harness import StubProcess
 
 SLOTS = 6
+TOKENS = 40
+"""Of an answer. Of shorter ones, more may wait for a server's next step."""
 LOOK_SECONDS = 0.05
 
 
@@ -43,7 +45,9 @@ async def _limits_of_workers(job: JobUnderTest, planned: PlanReport, workers: in
 
 
 def limits_of(job: JobUnderTest, *, lines: int, workers: int = 1, **requests: Any) -> list[int]:
-    job = job.input(chat_lines(lines)).with_spec(sharding={"linesPerShard": 100}, requests=requests)
+    said = [{"role": "user", "content": "word " * TOKENS}]
+    job = job.input(chat_line(f"request-{number}", messages=said) for number in range(lines))
+    job = job.with_spec(sharding={"linesPerShard": 100}, requests=requests)
     planned = job.plan()
     seen = asyncio.run(_limits_of_workers(job, planned, workers))
     report = job.merge(planned)
