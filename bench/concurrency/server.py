@@ -8,7 +8,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from bench.concurrency.clock import Clock
@@ -47,14 +47,14 @@ class Request:
     running: bool = False
 
 
-def with_answer(totals: AnswerTotals, request: Request, now: float, steps: float) -> AnswerTotals:
+def with_answer(totals: AnswerTotals, request: Request, now: float) -> AnswerTotals:
     """The sums with an answer that is given now."""
-    return AnswerTotals(
+    return replace(
+        totals,
         count=totals.count + 1,
         seconds=totals.seconds + now - request.came,
         queued=totals.queued + request.began - request.arrived,
         worked_on=totals.worked_on + now - request.began,
-        steps=totals.steps + steps,
         started=1.0,
     )
 
@@ -158,6 +158,8 @@ class Server:
 
     def _advance(self) -> None:
         progress = (self.clock.now - self._seen) * self._speed()
+        steps = self.totals.steps + self._count * progress * STEPS_PER_SECOND
+        self.totals = replace(self.totals, steps=steps)
         self._virtual += progress
         self._seen = self.clock.now
 
@@ -215,5 +217,5 @@ class Server:
             ended.append(request)
         self._schedule()
         for request in ended:
-            self.totals = with_answer(self.totals, request, self.clock.now, steps=request.work * STEPS_PER_SECOND)
+            self.totals = with_answer(self.totals, request, self.clock.now)
             request.done(End.ANSWERED)

@@ -9,7 +9,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bench.concurrency.clock import Clock
 from bench.concurrency.server import End, Request, with_answer
@@ -114,11 +114,12 @@ class SteppingServer:
     def _end(self, batch: Sequence[Underway], following: Sequence[Underway]) -> None:
         for one in batch:
             one.left -= 1
+        self.totals = replace(self.totals, steps=self.totals.steps + len(batch))
         ended = [one.request for one in batch if not one.left]
         self._running = [one for one in self._running if one.left]
         self._shown = self.requests()
         for request in ended:
-            self.totals = with_answer(self.totals, request, self.clock.now, steps=self._steps(request))
+            self.totals = with_answer(self.totals, request, self.clock.now)
             request.done(End.ANSWERED)
         following = following or self._put_together()
         self._working = bool(following)

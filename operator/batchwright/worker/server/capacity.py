@@ -162,4 +162,4 @@ def _queue(load: ServerLoad) -> float:
 
 def _passing(load: ServerLoad) -> float:
     """Requests that may wait for the engine's next steps."""
-    return STEPS * load.latest.in_a_step if load.latest else 0.0
+    return STEPS * load.in_a_step

@@ -33,8 +33,8 @@ class LatestAnswers:
     worked_on: float
     """Seconds of these in the engine."""
     steps: float
-    """Of the engine that one took, in the mean: one for each token but for those that a draft model guessed, none for
-    an embedding."""
+    """That the engine made for all requests meanwhile, for each of these answers: as many as one takes, where they come
+    evenly. One for each token but for those that a draft model guessed, none for an embedding."""
 
     @property
     def at_work(self) -> float:
@@ -45,11 +45,6 @@ class LatestAnswers:
     def in_queue(self) -> float:
         """Requests before the engine at a time, likewise."""
         return self.count * self.queued / self.within
-
-    @property
-    def in_a_step(self) -> float:
-        """Answers that ended in a step of the engine, in the mean, and so requests that came in it."""
-        return self.at_work / max(1.0, self.steps)
 
     @property
     def front_end(self) -> float:
@@ -76,6 +71,14 @@ class ServerLoad:
     def requests(self) -> int:
         """In the engine or before it."""
         return self.waiting + self.running
+
+    @property
+    def in_a_step(self) -> float:
+        """Answers that ended in a step of the engine, in the mean, and so requests that came in it."""
+        if self.latest is None:
+            return 0.0
+        at_work = self.latest.at_work if self.latest.steps < FEW_STEPS else self.running
+        return at_work / max(1.0, self.latest.steps)
 
     def with_those_between_steps(self) -> "ServerLoad":
         """The same with as many at work as there were in the mean, where answers take few steps of the engine.

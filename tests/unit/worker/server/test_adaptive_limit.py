@@ -327,6 +327,7 @@ def latest(
         pytest.param(0, latest(count=200, queued=0.85, steps=0), True, id="for embeddings before them"),
         pytest.param(60, latest(count=300, queued=0.02, steps=40), False, id="only at this moment, as answers say"),
         pytest.param(60, latest(count=50, seconds=1.5, steps=40), True, id="which longer answers have not seen"),
+        pytest.param(60, latest(count=60, seconds=30, steps=50), True, id="while long answers all end at once"),
     ],
 )
 def test_a_queue_is_one_where_requests_wait_for_others(
