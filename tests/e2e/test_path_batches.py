@@ -24,8 +24,9 @@ def test_a_run_leaves_results_errors_and_a_progress_file_that_was_current(
     world: PathWorld, quickstart: Quickstart
 ) -> None:
     volume, alice, bob = world.volume, world.alice, world.bob
-    slow = {199: "delay=15"}  # so that the run goes on while its progress is looked at
-    lines = [chat_line(f"r-{n}", stub="status=400" if n % 50 == 0 else slow.get(n, "delay=0.1")) for n in range(200)]
+    # Some last in each part of the input, so that the one that writes the progress is still there when it is looked at.
+    stubs = ["status=400" if n % 50 == 0 else "delay=12" if n % 40 == 39 else "delay=0.1" for n in range(200)]
+    lines = [chat_line(f"r-{n}", stub=stub) for n, stub in enumerate(stubs)]
     batch_id = alice.create(volume.put(f"{alice.root}/prompts.jsonl", lines))
 
     folder = f"{alice.root}/batch-results/prompts_stub-model_{batch_id}"
