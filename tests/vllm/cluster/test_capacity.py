@@ -62,6 +62,6 @@ def _use(batches: Quickstart, server: ModelServer, pod: str, *, concurrency: str
     assert_whole(batches, name, requests)
     after = server.metrics(pod)
     queued, worked_on = after.queued - before.queued, after.worked_on - before.worked_on
-    at = batches.get(name)["status"]["timestamps"]
+    at = batches.get(name)["status"]
     seconds = (datetime.fromisoformat(at["finalizingAt"]) - datetime.fromisoformat(at["inProgressAt"])).total_seconds()
     return Use(waited=queued / (queued + worked_on), places=worked_on / seconds)
