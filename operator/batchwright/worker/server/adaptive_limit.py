@@ -118,7 +118,8 @@ class AdaptiveLimit:
         self._sampled_at = now
         self._queueing.discard()
         may_grow = self._is_used(in_flight) and now >= self._hold_until
-        may_grow &= self._starting or not is_queue(shown)
+        # Between two waves of short answers an engine seems idle, though they had to wait for one another.
+        may_grow &= (self._starting or not is_queue(shown)) and not is_queue(shown.in_the_mean())
         if self._capacity.is_front_end_full(load):
             may_grow = self._starting = self._only_answers = False
             self._step = 0.0

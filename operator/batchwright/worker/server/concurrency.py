@@ -91,6 +91,12 @@ class ServerLoad:
             return self
         return replace(self, running=max(self.running, round(latest.at_work)))
 
+    def in_the_mean(self) -> "ServerLoad":
+        """The same with as many as there were in the mean, where answers took no longer than from sample to sample."""
+        if self.latest is None or self.latest.seconds > self.latest.within:
+            return self
+        return replace(self, running=round(self.latest.at_work), waiting=round(self.latest.in_queue))
+
     def without_waves(self, samples: float) -> "ServerLoad":
         """The same with no more waiting than there were in the mean: answers of one length are followed in waves.
 

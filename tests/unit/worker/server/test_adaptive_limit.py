@@ -405,6 +405,15 @@ def test_an_idle_engine_with_a_queue_has_no_room_for_more() -> None:
     assert limit.limit == before
 
 
+@pytest.mark.parametrize(("queued", "grows"), [(0.02, True), (0.6, False)])
+def test_an_idle_engine_has_no_room_for_more_while_answers_had_to_wait(queued: float, grows: bool) -> None:
+    limit = AdaptiveLimit(4096, initial=40)
+    limit.loaded(0.0, own(limit), 40)
+    before = limit.limit
+    limit.loaded(1.0, replace(IDLE, latest=latest(queued=queued, count=200, steps=48)), before)
+    assert (limit.limit == 2 * before) == grows
+
+
 @pytest.mark.parametrize(("counted", "grows"), [(60, True), (20, True), (10, False), (0, False)])
 def test_an_idle_server_that_counts_the_answers_is_the_one_that_gave_them(counted: int, grows: bool) -> None:
     limit = AdaptiveLimit(4096, initial=60)
