@@ -57,7 +57,7 @@ class ServerLoad:
     """A sample of the server's own metrics: all its traffic, this worker's and everybody else's."""
 
     waiting: int
-    """Requests that the server has accepted, and would begin if it had room."""
+    """Requests that the server has accepted and not begun."""
     running: int
     """Requests that it works on."""
     kv_cache_usage: float
@@ -86,16 +86,17 @@ class ServerLoad:
         It shows its numbers at the end of a step, when those that ended with it have gone and the next have not begun:
         of embeddings and answers of few tokens hardly any.
         """
-        latest = self.latest
-        if latest is None or latest.seconds > latest.within or latest.steps >= FEW_STEPS:
+        latest = self._short_answers()
+        if latest is None or latest.steps >= FEW_STEPS:
             return self
         return replace(self, running=max(self.running, round(latest.at_work)))
 
     def in_the_mean(self) -> "ServerLoad":
         """The same with as many as there were in the mean, where answers took no longer than from sample to sample."""
-        if self.latest is None or self.latest.seconds > self.latest.within:
+        latest = self._short_answers()
+        if latest is None:
             return self
-        return replace(self, running=round(self.latest.at_work), waiting=round(self.latest.in_queue))
+        return replace(self, running=round(latest.at_work), waiting=round(latest.in_queue))
 
     def without_waves(self, samples: float) -> "ServerLoad":
         """The same with no more waiting than there were in the mean: answers of one length are followed in waves.
@@ -103,10 +104,15 @@ class ServerLoad:
         Args:
             samples: the mean counts where answers took no longer than from one sample to the next, so many times over.
         """
-        latest = self.latest
-        if latest is None or latest.seconds > samples * latest.within:
+        latest = self._short_answers(samples)
+        if latest is None:
             return self
         return replace(self, waiting=min(self.waiting, round(latest.in_queue)))
+
+    def _short_answers(self, samples: float = 1.0) -> LatestAnswers | None:
+        """The latest answers, where they took no longer than from one sample to the next, so many times over."""
+        short = self.latest is not None and self.latest.seconds <= samples * self.latest.within
+        return self.latest if short else None
 
 
 class Limit(Protocol):

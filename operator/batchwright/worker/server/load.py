@@ -133,7 +133,7 @@ def latest_answers(earlier: Metrics | None, later: Metrics, seconds: float) -> L
     steps = after.steps - before.steps
     if count < 1 or min(queued, worked_on, steps) < 0 or not 0 < queued + worked_on <= spent:
         return None
-    shown = max(1, *(one.load.waiting + one.load.running for one in (earlier, later)))
+    shown = max(1, earlier.load.requests, later.load.requests)
     if before.started != after.started or (not after.started and queued + worked_on > PLAUSIBLE * shown * seconds):
         return None
     return LatestAnswers(int(count), seconds, spent / count, queued / count, worked_on / count, steps / count)
