@@ -4,7 +4,6 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from bench.concurrency.clock import Clock
 from bench.concurrency.server import ServerSettings
@@ -13,7 +12,6 @@ from bench.concurrency.traffic import Draw, People, Worker, exponential, fixed, 
 
 from batchwright.worker.server.concurrency import Limit
 
-S = TypeVar("S", ServerSettings, SteppingSettings)
 MakeLimit = Callable[[int], Limit]
 """From the most that a worker may have in flight to its rule."""
 
@@ -168,7 +166,7 @@ EMBEDDING = SteppingSettings(slots=256, begun=16, step=0.02, each=0.002, ahead=F
 """Each step takes sixteen, and ends them."""
 
 
-def blind(settings: S) -> S:
+def blind(settings: ServerSettings) -> ServerSettings:
     return replace(settings, metrics=False)
 
 
@@ -230,9 +228,11 @@ def scenarios() -> list[Scenario]:
             )
             for workers in (1, 4)
         ]
-    for kind, change in (("metrics", lambda server: server), ("blind", blind)):
+    for kind, metrics in (("metrics", True), ("blind", False)):
         found += [
-            Scenario(f"{name}, {kind}", change(server), maximum=512, length=length, seconds=60, settled=20)
+            Scenario(
+                f"{name}, {kind}", replace(server, metrics=metrics), maximum=512, length=length, seconds=60, settled=20
+            )
             for name, server, length in (
                 ("embeddings", EMBEDDING, fixed(1)),
                 ("1 token", STEPS, fixed(1)),

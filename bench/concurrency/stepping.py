@@ -38,8 +38,6 @@ class SteppingSettings:
     ahead: bool = True
     """Whether the next step is put together before this one has ended (vLLM's asynchronous scheduling)."""
     metrics: bool = True
-    front_end: float = 0.0
-    """Seconds that its HTTP front end takes for each request, one after the other, before the engine sees it."""
 
     def start(self, clock: Clock) -> "SteppingServer":
         return SteppingServer(clock, self)
@@ -63,7 +61,6 @@ class SteppingServer:
     down: bool = False
     preemptions: int = 0
     totals: AnswerTotals = field(default_factory=AnswerTotals)
-    _front_end_free: float = 0.0
     _running: list[Underway] = field(default_factory=list)
     _waiting: list[tuple[int, int, Request]] = field(default_factory=list)
     _working: bool = False
@@ -73,8 +70,7 @@ class SteppingServer:
     def submit(self, request: Request) -> None:
         request.came = self.clock.now
         request.order = next(self._orders)
-        self._front_end_free = max(self.clock.now, self._front_end_free) + self.settings.front_end
-        self.clock.after(self._front_end_free - self.clock.now + NETWORK_SECONDS, lambda: self._enter(request))
+        self.clock.after(NETWORK_SECONDS, lambda: self._enter(request))
 
     def _enter(self, request: Request) -> None:
         request.arrived = self.clock.now
