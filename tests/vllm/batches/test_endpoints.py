@@ -1,17 +1,15 @@
 """One BatchJob for each endpoint, from its file to the published results."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from hack.vllm.serving import VllmServer
 
 from batchwright.api.reports import MergeReport
 from fixtures.s3 import S3Bucket
 from fixtures.worker import JobUnderTest, bucket_place, ids
 from vllm.batches.lines import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, line
-from vllm.flags import EMBEDDING_MODEL, KEY
+from vllm.flags import EMBEDDING_MODEL
 
 LINES = 24
 SHARD_LINES = 7
@@ -53,11 +51,8 @@ def test_text_is_generated(job: JobUnderTest, endpoint: str) -> None:
     assert report.usage.total_tokens == tokens(results, "total_tokens")
 
 
-def test_texts_are_embedded(job: JobUnderTest, vllm_embedding: VllmServer) -> None:
-    (job.folder / "server").mkdir()
-    (job.folder / "server" / "api-key").write_text(KEY)
-    job = replace(job, server_url=vllm_embedding.url)
-    report, results = completed(job, EMBEDDINGS, model=EMBEDDING_MODEL, input="Say something.")
+def test_texts_are_embedded(embedding_job: JobUnderTest) -> None:
+    report, results = completed(embedding_job, EMBEDDINGS, model=EMBEDDING_MODEL, input="Say something.")
     assert report.usage.input_tokens == tokens(results, "prompt_tokens") > LINES
     for result in results:
         (data,) = result["response"]["body"]["data"]

@@ -5,7 +5,7 @@ import statistics
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
@@ -16,7 +16,7 @@ from batchwright.worker.server.adaptive_limit import INITIAL_LIMIT
 from batchwright.worker.server.load import Metrics, latest_answers, read_metrics
 from fixtures.worker import JobUnderTest, folder_place, wait_until
 from vllm.batches.lines import EMBEDDINGS, RUNNING, WAITING, gauge, line, lines
-from vllm.flags import EMBEDDING_MODEL, KEY, SLOTS
+from vllm.flags import EMBEDDING_MODEL, SLOTS
 
 LOOK_SECONDS = 0.1
 
@@ -73,11 +73,9 @@ def test_answers_of_one_token_are_no_queue(job: JobUnderTest, vllm: VllmServer) 
     assert later(watched(job, vllm).limits) >= SLOTS
 
 
-def test_embeddings_are_no_queue(job: JobUnderTest, vllm_embedding: VllmServer) -> None:
-    (job.folder / "server").mkdir()
-    (job.folder / "server" / "api-key").write_text(KEY)
+def test_embeddings_are_no_queue(embedding_job: JobUnderTest, vllm_embedding: VllmServer) -> None:
     texts = (line(f"text-{n}", EMBEDDINGS, model=EMBEDDING_MODEL, input=f"Text {n}.") for n in range(4000))
-    job = replace(job, server_url=vllm_embedding.url).with_spec(requests={"maxConcurrency": 4 * SLOTS}).input(texts)
+    job = embedding_job.with_spec(requests={"maxConcurrency": 4 * SLOTS}).input(texts)
     assert later(watched(job, vllm_embedding).limits) >= SLOTS
 
 

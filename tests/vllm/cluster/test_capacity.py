@@ -45,7 +45,7 @@ class Use:
     """The part of its requests' time in the engine that they waited for a place. With 64 requests on eight places it is
     seven eighths; a worker that adapts has some wait at its start, too."""
     places: float
-    """That were in use, in the mean from the start of the worker's pod to its end."""
+    """That were in use, in the mean while it was in progress."""
 
 
 def _use(batches: Quickstart, server: ModelServer, pod: str, *, concurrency: str) -> Use:
